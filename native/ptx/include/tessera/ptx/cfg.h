@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tessera/ptx/ir.h"
+
+namespace tessera::ptx {
+
+constexpr uint32_t kNoBlock = 0xffffffffu;
+
+struct BasicBlock {
+  uint32_t begin = 0, end = 0;          // instruction range [begin, end)
+  std::vector<uint32_t> successors;     // block indices; fall-through last
+  std::vector<uint32_t> predecessors;
+};
+
+struct ControlFlowGraph {
+  std::vector<BasicBlock> blocks;              // in program order; block 0 is the entry
+  std::vector<uint32_t> block_of;              // instruction index -> block
+  std::vector<uint32_t> immediate_dominator;   // kNoBlock for the entry and unreachable blocks
+  std::vector<uint32_t> immediate_post_dominator;  // kNoBlock: the virtual exit (reconvergence at return)
+  std::vector<uint8_t> is_loop_header;
+  std::vector<uint32_t> reverse_post_order;    // reachable blocks only
+  bool has_indirect_branch = false;            // brx whose target list was not found
+};
+
+ControlFlowGraph build_cfg(const Function& function);
+
+}  // namespace tessera::ptx
