@@ -14,6 +14,7 @@ struct BasicBlock {
   uint32_t begin = 0, end = 0;          // instruction range [begin, end)
   std::vector<uint32_t> successors;     // block indices; fall-through last
   std::vector<uint32_t> predecessors;
+  bool exits = false;                   // control may leave the function at its end: ret, exit, or the last instruction
 };
 
 struct ControlFlowGraph {

@@ -3,6 +3,10 @@
 // modifiers and resolved operands. The parser knows the grammar, not the
 // instruction set, so that an unknown instruction still parses and the analysis
 // can call its kernel unknown instead of the module unreadable.
+//
+// Text of registers, labels, operands and instructions lies in an arena that
+// the module shares with its copies: it lives as long as one of them does. Equal
+// names within a module are the same bytes, NUL-terminated.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +14,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "tessera/ptx/slice.h"
 
 namespace tessera::ptx {
 
@@ -42,7 +48,7 @@ Type parse_type(std::string_view word); // "u32" or ".u32"; kNone when it is no 
 struct Initializer {
   enum class Kind : uint8_t { kBits, kSymbol } kind = Kind::kBits;
   uint64_t bits = 0;        // kBits: value, already encoded for the variable's type
-  std::string symbol;       // kSymbol: address of this symbol ...
+  std::string_view symbol;  // kSymbol: address of this symbol ...
   int64_t offset = 0;       // ... plus this many bytes
   bool generic = false;     // generic(symbol): a generic address rather than one in the symbol's space
   uint8_t mask_shift = 0;   // mask(symbol) forms: (address >> mask_shift) & 0xff where element is a byte
@@ -71,7 +77,7 @@ struct Variable {
 };
 
 struct Register {
-  std::string name;  // unique in its function: "%r1"; a scoped one carries a suffix
+  std::string_view name;  // unique in its function: "%r1"; a scoped one carries a suffix
   Type type = Type::kNone;
   uint8_t vector = 1;
 };
@@ -85,7 +91,8 @@ struct Operand {
     kSpecial,   // text: "%tid", component; "%laneid", "%clock64", "%envreg3", "WARP_SZ", ...
     kInteger,   // bits: two's complement, 64 bits
     kFloat,     // bits: IEEE pattern; float_bits says 32 (0f...) or 64 (0d..., decimal literal)
-    kSymbol,    // symbol (+ offset): the address of a variable, or a function
+    kSymbol,    // symbol (+ offset): the address of a variable, a function, or the name of one of the
+                // function's target_lists (brx, call) or prototypes (call)
     kAddress,   // [base + offset]: base in elements[0] (kRegister, kSymbol, kInteger or kVector
                 // for texture coordinates follow as elements[1]...); offset in bytes
     kVector,    // {a, b, ...}: elements
@@ -102,32 +109,35 @@ struct Operand {
   uint32_t label = 0;
   uint64_t bits = 0;
   int64_t offset = 0;
-  std::string text;    // kSymbol: name as resolved (a scoped variable carries its suffix); kSpecial: name
-  std::vector<Operand> elements;
-  std::vector<std::string> modifiers;  // rare: words inside an address, e.g. "unified"
+  std::string_view text;  // kSymbol: name as resolved (a scoped variable carries its suffix); kSpecial: name
+  Slice<Operand> elements;
+  Slice<std::string_view> modifiers;  // rare: words after an operand: "b0", "h1", or inside an address: "unified"
 };
 
 struct Instruction {
-  std::string opcode;                  // "ld", "mad", "mma", "call", "bra", ...
-  std::vector<std::string> modifiers;  // dotted words in order, without dots: {"global", "nc", "v4", "b32"}; "::" words stay whole: "L1::evict_last"
-  std::vector<Type> types;             // the modifiers that are types, in order (vector sizes are not types)
+  std::string_view opcode;             // "ld", "mad", "mma", "call", "bra", ...
+  std::string_view full;               // opcode and modifiers: "ld.global.nc.v4.b32"
+  Slice<std::string_view> modifiers;   // dotted words in order, without dots: {"global", "nc", "v4", "b32"}; "::"
+                                       // words stay whole: "L1::evict_last"
+  Slice<Type> types;                   // the modifiers that are types, in order (vector sizes are not types)
   Type type = Type::kNone;             // the first of `types`: the operation's type in most instructions
-  RegisterId guard = kNoRegister;      // @%p
   bool guard_negated = false;          // @!%p
-  std::vector<Operand> operands;
+  RegisterId guard = kNoRegister;      // @%p
+  Slice<Operand> operands;
   SourceLocation location;
 
   bool has(std::string_view modifier) const;
 };
 
 struct Label {
-  std::string name;
+  std::string_view name;  // unique in its function: one of an inner scope carries a suffix
   uint32_t index = 0;  // of the instruction that it precedes; may equal instructions.size()
 };
 
 struct BranchTargets {  // `.branchtargets` and `.calltargets` lists, and jump tables
   std::string name;
   std::vector<std::string> targets;
+  std::vector<uint32_t> label_indices;  // where each target stands, for lists of labels; empty for `.calltargets`
 };
 
 struct Directives {
@@ -172,6 +182,7 @@ struct Module {
   std::vector<Variable> variables;                // module scope
   std::vector<Function> functions;                // entries, functions and declarations
   std::vector<std::string> aliases;               // "alias = target", as written
+  std::shared_ptr<const Arena> arena;             // keeps the text and operands of every function alive
 
   const Function* find_function(std::string_view name) const;
   const Variable* find_variable(std::string_view name) const;
