@@ -45,12 +45,15 @@ inline bool report(bool ok, const char* file, int line, const std::string& text)
   return ok;
 }
 
+/// Takes both sides by reference, so that each expression runs once.
 template <class A, class B>
-std::string describe(const char* expression, const A& a, const B& b) {
+bool report_equal(const A& a, const B& b, const char* file, int line, const char* expression) {
+  const bool ok = a == b;
+  if (ok) return true;
   std::ostringstream out;
   out << expression;
   if constexpr (requires { out << a << b; }) out << "  (left: " << a << ", right: " << b << ")";
-  return out.str();
+  return report(false, file, line, out.str());
 }
 
 /// Runs every case, or those whose names contain argv[1].
@@ -81,8 +84,7 @@ inline int run(int argc, char** argv) {
   static const ::tessera::testing::Registrar TESSERA_JOIN(registrar_, name)(#name, TESSERA_JOIN(test_, name)); \
   static void TESSERA_JOIN(test_, name)()
 #define CHECK(condition) ::tessera::testing::report(static_cast<bool>(condition), __FILE__, __LINE__, #condition)
-#define CHECK_EQ(a, b) \
-  ::tessera::testing::report((a) == (b), __FILE__, __LINE__, ::tessera::testing::describe(#a " == " #b, (a), (b)))
+#define CHECK_EQ(a, b) ::tessera::testing::report_equal((a), (b), __FILE__, __LINE__, #a " == " #b)
 #define REQUIRE(condition)                                      \
   do {                                                          \
     if (!CHECK(condition)) throw ::tessera::testing::Abort(#condition); \
