@@ -2,12 +2,17 @@
 """What all tests share: the gpu marker, and where the native artefacts are."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 GPU_COUNT = pytest.StashKey[int]()
+
+
+def pytest_configure() -> None:
+    """Tests, and the processes that they start, use the same native artefacts."""
+    if (folder := find_native_dir()) is not None:
+        os.environ["TESSERA_NATIVE_DIR"] = str(folder)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -50,15 +55,3 @@ def find_native_dir() -> Path | None:
         return None
     found = [Path(part) / "_native" for part in tessera.__path__]
     return next((folder for folder in found if folder.is_dir()), None)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _native_dir_in_environment() -> Iterator[None]:
-    """Tests and the processes that they start use the same native artefacts."""
-    folder = find_native_dir()
-    before = os.environ.get("TESSERA_NATIVE_DIR")
-    if folder is not None:
-        os.environ["TESSERA_NATIVE_DIR"] = str(folder)
-    yield
-    if before is None:
-        os.environ.pop("TESSERA_NATIVE_DIR", None)
