@@ -10,6 +10,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 /* cdef begin */
 typedef struct ts_ptx_module ts_ptx_module;
 typedef struct ts_image_contents ts_image_contents;
@@ -26,6 +27,8 @@ typedef struct {
   int64_t offset;
   const char* text;
   uint32_t first_element; /* index into the function's operand pool */
+  uint32_t first_modifier; /* words after the operand; index into the function's modifier pool */
+  uint32_t n_modifiers;
 } ts_ptx_operand;
 
 typedef struct {
@@ -50,6 +53,7 @@ typedef struct {
   uint32_t alignment;
   uint64_t size;           /* bytes; 0: unsized */
   uint32_t offset;         /* parameters: byte offset in the parameter block */
+  uint32_t pointer_alignment; /* .ptr .align; 0: not given */
 } ts_ptx_variable;
 
 typedef struct {
@@ -62,7 +66,13 @@ typedef struct {
   uint32_t first_successor, n_successors; /* into the edge pool */
   uint32_t immediate_dominator, immediate_post_dominator; /* 0xffffffff: none */
   uint8_t is_loop_header, is_reachable;
+  uint8_t exits;           /* control may leave the function at the block's end */
 } ts_ptx_block;
+
+typedef struct {
+  const char* name;
+  uint32_t index;          /* of the instruction that it precedes */
+} ts_ptx_label;
 
 typedef struct {
   const char* name;
@@ -83,8 +93,13 @@ typedef struct {
   const ts_ptx_variable* parameters;
   const ts_ptx_variable* returns;
   const ts_ptx_variable* variables;
+  uint32_t n_labels;
+  uint8_t noreturn;
+  uint32_t column;
+  const ts_ptx_label* labels;
 } ts_ptx_function;
 
+/* Null only when memory runs out. */
 ts_ptx_module* ts_ptx_parse(const char* text, size_t size);
 void ts_ptx_free(ts_ptx_module* module);
 uint32_t ts_ptx_error_count(const ts_ptx_module* module);
@@ -96,15 +111,29 @@ uint32_t ts_ptx_function_count(const ts_ptx_module* module);
 const ts_ptx_function* ts_ptx_function_at(ts_ptx_module* module, uint32_t index);
 uint32_t ts_ptx_variable_count(const ts_ptx_module* module);
 const ts_ptx_variable* ts_ptx_variable_at(const ts_ptx_module* module, uint32_t index);
+/* Names of the numbers in `type`, `kind` and `space`; null past the last one. */
+const char* ts_ptx_type_name(uint32_t type);
+const char* ts_ptx_operand_kind_name(uint32_t kind);
+const char* ts_ptx_space_name(uint32_t space);
 
 int ts_image_kind(const void* data, size_t size);
+/* Lists an image; each payload is read when it is first asked for. `data` must stay alive and
+ * unchanged until the contents are freed. Null only when memory runs out. */
+ts_image_contents* ts_image_open(const void* data, size_t size);
+/* Reads all of an image at once; `data` may go afterwards. Null only when memory runs out. */
 ts_image_contents* ts_image_read(const void* data, size_t size);
 void ts_image_free(ts_image_contents* contents);
 uint32_t ts_image_entry_count(const ts_image_contents* contents);
-const char* ts_image_entry(const ts_image_contents* contents, uint32_t index, int* kind, uint32_t* architecture, size_t* size);
+/* Kind and architecture of an entry without reading it; -1 past the last one. */
+int ts_image_entry_kind(const ts_image_contents* contents, uint32_t index, uint32_t* architecture);
+/* The payload, NUL-terminated; null when it can't be read: ts_image_error has one more line then. */
+const char* ts_image_entry(ts_image_contents* contents, uint32_t index, int* kind, uint32_t* architecture, size_t* size);
+/* Frees one payload of opened contents, to be read again when asked for. */
+void ts_image_drop(ts_image_contents* contents, uint32_t index);
 uint32_t ts_image_error_count(const ts_image_contents* contents);
 const char* ts_image_error(const ts_image_contents* contents, uint32_t index);
 /* cdef end */
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parser_impl.h"
+
+namespace tessera::ptx {
+
+void Parser::open_scope() {
+  if (state_->depth() >= kMaxScopeDepth) fail_at(token_.location(), "scopes are nested too deeply");
+  const uint32_t id = static_cast<uint32_t>(state_->scope_parents.size());
+  state_->scope_parents.push_back(state_->scopes.empty() ? id : state_->scopes.back().id);
+  state_->scopes.push_back({id, {}});
+}
+
+void Parser::close_scope() {
+  std::vector<Undo>& undo = state_->scopes.back().undo;
+  for (auto entry = undo.rbegin(); entry != undo.rend(); ++entry) {
+    entry->name->binding = entry->binding;
+    entry->name->family = entry->family;
+  }
+  state_->scopes.pop_back();
+}
+
+void Parser::bind(Name* name, uint32_t depth, const Binding& binding) {
+  state_->scopes[depth - 1].undo.push_back({name, name->binding, name->family});
+  name->binding = binding;
+}
+
+/// What `name` means here. A register of a family comes to be when it is first asked for.
+const Binding& Parser::resolve(Name* name) {
+  const Binding& binding = name->binding;
+  if (binding.depth > 0 && state_->nested_families == 0) return binding;
+  if (!bind_from_family(name, binding.depth) && binding.kind == BindingKind::kNone && is_special_register(name->text)) {
+    name->binding.kind = BindingKind::kSpecial;
+  }
+  return binding;
+}
+
+bool Parser::bind_from_family(Name* name, uint32_t above_depth) {
+  const std::string_view text = name->text;
+  FamilyBinding best;
+  uint64_t number = 0, scale = 1;
+  for (size_t split = text.size(); split-- > 1 && text.size() - split <= 10;) {
+    const char digit = text[split];
+    if (digit < '0' || digit > '9') break;
+    number += static_cast<uint64_t>(digit - '0') * scale;
+    scale *= 10;
+    if (digit == '0' && split + 1 < text.size()) continue;  // "%r07" is no member of "%r<10>"
+    const Name* const prefix = names_.find(text.substr(0, split));
+    if (prefix == nullptr || number >= prefix->family.count) continue;
+    if (prefix->family.depth > std::max(above_depth, best.depth)) best = prefix->family;
+  }
+  if (best.count == 0) return false;
+  add_register(name, best.depth, best.type, best.vector);
+  return true;
+}
+
+RegisterId Parser::add_register(Name* name, uint32_t depth, Type type, uint8_t vector) {
+  std::vector<Register>& registers = state_->function.registers;
+  const uint32_t id = static_cast<uint32_t>(registers.size());
+  registers.push_back({unique_name(name, depth), type, vector});
+  bind(name, depth, {BindingKind::kRegister, depth, id, {}});
+  return static_cast<RegisterId>(id);
+}
+
+void Parser::declare_variable(Variable variable, SourceLocation location) {
+  Name* const name = names_.intern(variable.name);
+  check_redeclaration(name, location);
+  const uint32_t depth = state_->depth();
+  const std::string_view unique = unique_name(name, depth);
+  bind(name, depth, {BindingKind::kVariable, depth, 0, unique});
+  variable.name = unique;
+  variable.location = location;
+  state_->function.variables.push_back(std::move(variable));
+}
+
+/// The name by which the IR knows a declaration: as written, unless an inner scope, the function or
+/// the module uses the same for something else.
+std::string_view Parser::unique_name(Name* name, uint32_t depth) {
+  const bool is_taken = name->function_stamp == state_->stamp || name->binding.kind == BindingKind::kModuleSymbol;
+  if (depth > kBodyDepth || is_taken) return scoped_name(name, state_->scopes[depth - 1].id);
+  name->function_stamp = state_->stamp;
+  return name->text;
+}
+
+std::string_view Parser::scoped_name(const Name* name, uint32_t scope_id) {
+  return names_.intern(std::string(name->text) + "#" + std::to_string(scope_id))->text;
+}
+
+void Parser::check_redeclaration(const Name* name, SourceLocation location) const {
+  if (name->binding.depth != state_->depth() || name->binding.kind == BindingKind::kNone) return;
+  fail_at(location, quoted(name->text) + " is declared twice");
+}
+
+}  // namespace tessera::ptx
