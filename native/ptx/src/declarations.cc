@@ -80,10 +80,10 @@ void Parser::parse_attributes(Variable& variable) {
     std::string text = dotted(token_);
     advance();
     if (accept('(')) {
-      text += "(" + std::to_string(expect_integer());
-      while (accept(',')) text += ", " + std::to_string(expect_integer());
+      text.append("(").append(std::to_string(expect_integer()));
+      while (accept(',')) text.append(", ").append(std::to_string(expect_integer()));
       expect(')');
-      text += ")";
+      text.append(")");
     }
     variable.attributes.push_back(std::move(text));
   } while (accept(','));
