@@ -144,7 +144,10 @@ def attention_kernel(
 def attention(
     qkv: DeviceArray, lengths: DeviceArray, heads: int, causal: bool = False
 ) -> DeviceArray:
-    """Softmax attention of each sequence over itself; qkv holds queries, keys and values side by side."""
+    """Softmax attention of each sequence over itself.
+
+    A row of qkv holds the queries of all heads, then their keys, then their values.
+    """
     sequences = lengths.shape[0]
     padded = qkv.shape[0] // sequences
     head = qkv.shape[1] // (3 * heads)
@@ -204,7 +207,7 @@ def mean_pool_kernel(x, lengths, y, padded, N, BLOCK: tl.constexpr):
     inside = columns < N
     length = tl.load(lengths + sequence)
     total = tl.zeros((BLOCK,), dtype=tl.float32)
-    for row in range(0, length):
+    for row in range(length):
         total += tl.load(x + (sequence * padded + row) * N + columns, mask=inside, other=0.0)
     mean = total / length
     norm = tl.sqrt(tl.sum(mean * mean, axis=0))
