@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// From handles to what stands behind them: CUmodule and CUlibrary to images,
+// CUfunction and CUkernel to functions. The driver takes a CUkernel wherever a
+// CUfunction is asked for, so one table holds both.
+//
+// Lookups take no lock. Changes take one, which is never held across a call into
+// the driver. Entries are retired, never freed: a pointer to one stays good.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "images.h"
+
+namespace tessera::shim {
+
+/// One loaded module or library.
+class ModuleEntry {
+ public:
+  /// The image, or null: not tracked, or unloaded. Takes a lock.
+  std::shared_ptr<const Image> image() const;
+  /// The address of one of its variables was given out, or options changed its
+  /// code: a copy of the module elsewhere would not be the same. Its functions stay home.
+  bool pinned_home() const { return pinned_home_.load(std::memory_order_acquire); }
+  void pin_home() { pinned_home_.store(true, std::memory_order_release); }
+
+ private:
+  friend class Registry;
+  std::shared_ptr<const Image> image_;
+  CUcontext context_ = nullptr;       // null for a library
+  ModuleEntry* library_ = nullptr;    // the library that a module was taken from
+  std::atomic<bool> pinned_home_{false};
+};
+
+struct Parameter {
+  uint32_t offset, size;
+};
+
+/// One kernel: shared by its CUkernel and the CUfunctions made from that.
+class FunctionEntry {
+ public:
+  /// The members below hold once prepare() returned true.
+  std::string name;
+  std::vector<Parameter> parameters;
+  uint32_t parameter_size = 0;  // end of the last parameter
+
+  /// Asks the driver for name and parameters, once; a few driver calls the first
+  /// time. False: the driver could not say (older than 12.4), so the kernel stays home.
+  bool prepare();
+
+  /// The image, or null: not tracked, or unloaded. Takes a lock: for the first launch only.
+  std::shared_ptr<const Image> image() const { return module_->image(); }
+
+  /// May run elsewhere as far as the host side knows: its image is there and
+  /// complete, none of its variables' addresses was given out, no option that a worker
+  /// could not repeat was set. Cheap; ask at each launch, for it can turn false.
+  bool movable() const {
+    return !unloaded_.load(std::memory_order_acquire) && !module_->pinned_home() &&
+           !other_attributes.load(std::memory_order_acquire);
+  }
+  bool unloaded() const { return unloaded_.load(std::memory_order_acquire); }
+
+  // What cuFuncSetAttribute and its like set; -1: nothing.
+  std::atomic<int> max_dynamic_shared{-1};
+  std::atomic<int> shared_carveout{-1};
+  // Something else was set, or different values for different devices.
+  std::atomic<bool> other_attributes{false};
+
+  /// For the launch path; null at first. The registry never looks at it.
+  std::atomic<void*> launch_state{nullptr};
+
+ private:
+  friend class Registry;
+  ModuleEntry* module_ = nullptr;
+  void* handle_ = nullptr;
+  bool is_kernel_ = false;
+  std::atomic<bool> unloaded_{false};
+  std::atomic<uint8_t> prepared_{0};  // 0 not yet, 1 yes, 2 the driver could not say
+};
+
+/// The entry of a CUfunction or CUkernel; null when it was never announced. A few
+/// nanoseconds, no lock.
+FunctionEntry* find_function(const void* handle);
+inline FunctionEntry* find_function(CUfunction handle) { return find_function(static_cast<const void*>(handle)); }
+
+/// For a handle that find_function does not know: asks the driver which module it
+/// belongs to, and makes an entry. That may be one without an image, but never null.
+FunctionEntry* resolve_function(CUfunction handle);
+
+/// The context is gone, and with it its modules and functions.
+void forget_context(CUcontext context);
+
+}  // namespace tessera::shim

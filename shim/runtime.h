@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the shim is doing in this process: nothing yet, passing calls through, or
+// active. Nothing happens at load. The first driver call finds the driver; the
+// first one after a successful cuInit tries to reach the controller, once.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "tessera/protocol/settings.h"
+
+namespace tessera::shim {
+
+enum class Mode : uint32_t {
+  kUnstarted,  // the program has not initialised the driver
+  kStarting,   // one thread is talking to the controller; everyone passes through
+  kPassing,    // disabled, no controller, or a forked child
+  kActive
+};
+
+class Runtime {
+ public:
+  /// Whether calls are tracked and may be redirected. One load on the hot path.
+  /// False while another thread starts up: memory and modules of such calls are
+  /// simply not Tessera's.
+  bool active() {
+    const Mode mode = mode_.load(std::memory_order_acquire);
+    return mode == Mode::kActive || (mode == Mode::kUnstarted && start());
+  }
+  Mode mode() const { return mode_.load(std::memory_order_acquire); }
+
+  /// The settings, read from the environment at first use.
+  const Settings& settings();
+  bool disabled();
+
+  /// From now on every call passes through: the session cannot go on. Returns at
+  /// once; what is remote must be home already. Logs `reason` once.
+  void stop(const char* reason);
+
+  /// A function was handed out that this build does not know. It could work on
+  /// the device unseen, so while this is true nothing may become remote.
+  bool unknown_function_seen() const { return unknown_seen_.load(std::memory_order_acquire); }
+  void saw_unknown_function(const char* name);
+
+  /// cuInit succeeded: starts the session, or waits until the thread that does so is done.
+  void after_init();
+
+ private:
+  bool start();
+  void begin_session();
+  static void forked();
+
+  std::atomic<Mode> mode_{Mode::kUnstarted};
+  std::atomic<bool> unknown_seen_{false};
+  std::atomic<const Settings*> settings_{nullptr};
+};
+
+namespace detail {
+extern Runtime runtime_instance;
+}
+inline Runtime& runtime() { return detail::runtime_instance; }
+
+}  // namespace tessera::shim

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "seams.h"
+
+namespace tessera::shim {
+
+[[gnu::weak]] bool session_start() { return false; }
+[[gnu::weak]] CUresult before_opaque(CUstream, bool) { return CUDA_SUCCESS; }
+[[gnu::weak]] CUresult after_call(CUresult result) { return result; }
+[[gnu::weak]] void function_retired(FunctionEntry&) {}
+[[gnu::weak]] void before_unload() {}
+
+}  // namespace tessera::shim

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the interposition layer asks of the parts that move work. Each has a weak
+// default, which holds where those parts are not linked in (tests of this layer).
+#pragma once
+
+#include <cuda.h>
+
+namespace tessera::shim {
+
+class FunctionEntry;
+
+/// Reaches the controller and sets up the session; called once, after cuInit
+/// succeeded, by one thread. False: no controller. Default: false.
+bool session_start();
+
+/// Before work in `stream` of which nothing is known: everything that it could
+/// touch is brought home in that stream. An error is the call's result. Default: nothing.
+CUresult before_opaque(CUstream stream, bool per_thread);
+
+/// After a call into the driver: the result to hand to the program, which is the
+/// sticky error of a lost worker if there is one. Default: `result`.
+CUresult after_call(CUresult result);
+
+/// The module of `function` was unloaded: what `launch_state` holds may be let
+/// go once no launch uses it. Called without a lock. Default: nothing.
+void function_retired(FunctionEntry& function);
+
+/// Before a module, library or context goes: its kernels may still be running
+/// somewhere else. Default: nothing.
+void before_unload();
+
+}  // namespace tessera::shim
