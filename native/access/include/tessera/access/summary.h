@@ -19,7 +19,9 @@ extern "C" {
 enum {
   TS_SUMMARY_MAGIC = 0x4d535354, /* "TSSM" */
   TS_SUMMARY_VERSION = 1,
-  TS_NO_NODE = 0x7fffffff
+  TS_NO_NODE = 0x7fffffff,
+  TS_SUMMARY_MAX_NODES = 1024,   /* what the evaluator's stack holds; the analysis falls back to UNBOUNDED */
+  TS_SUMMARY_MAX_ACCESSES = 512
 };
 
 /* What a kernel does beside reading and writing what its accesses say. Any bit
@@ -75,7 +77,8 @@ enum { /* ts_node.op */
   TS_OP_NOT = 27,       /* a == 0 */
   TS_OP_SELECT = 28,    /* a ? b : c; only the chosen side need be bounded */
   TS_OP_WRAP = 29,      /* a reduced to b bits (8, 16, 32), c = 1: sign-extended, 0: zero-extended */
-  TS_OP_TRUNC_DIV = 30, TS_OP_TRUNC_MOD = 31
+  TS_OP_TRUNC_DIV = 30, TS_OP_TRUNC_MOD = 31,
+  TS_OP_BOUNDED = 32    /* 1 when a is bounded, 0 when it is not; never unbounded itself */
 };
 
 typedef struct {
@@ -123,11 +126,14 @@ enum { /* ts_summary_validate and ts_summary_evaluate */
   TS_EVALUATE_CAPACITY = 3    /* more ranges than `capacity` */
 };
 
-/* Checks a blob once, before it is trusted: sizes, indices, order. */
+/* Checks a blob once, before it is trusted: sizes, limits, indices, order. The
+ * blob must be aligned to 8 bytes. */
 int ts_summary_validate(const void* blob, size_t size);
 
 /* Evaluates a validated summary. Writes at most one range per access whose guard
- * may hold, merging nothing. No allocation, no system call, no lock. */
+ * may hold, merging nothing; an access whose range is empty (lo >= hi) is left
+ * out. EXACT and MUST_WRITE are dropped where the guard or the range turned out
+ * unbounded. No allocation, no system call, no lock; about 9 KiB of stack. */
 int ts_summary_evaluate(const void* blob, const ts_launch_shape* launch, ts_range* ranges, uint32_t capacity,
                         uint32_t* n_ranges);
 /* cdef end */
