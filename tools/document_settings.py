@@ -49,7 +49,7 @@ def main() -> None:
     if "--check" in sys.argv[1:]:
         if not PAGE.exists() or PAGE.read_text() != text:
             sys.exit(
-                "docs/settings.md is not up to date: run .venv/bin/python tools/document_settings.py"
+                "docs/settings.md is not up to date: python tools/document_settings.py writes it"
             )
         return
     PAGE.write_text(text)
