@@ -90,9 +90,16 @@ void Parser::parse_attributes(Variable& variable) {
   expect(')');
 }
 
-void Parser::parse_declarator(Variable& variable) {
+/// Name, dimensions and initializer. Returns the count of "name<count>", 0 for a single variable.
+uint64_t Parser::parse_declarator(Variable& variable, bool may_repeat) {
   variable.location = token_.location();
   variable.name = expect_word("a name");
+  uint64_t count = 0;
+  if (may_repeat && accept('<')) {
+    count = expect_integer();
+    expect('>');
+    if (count == 0 || count > kMaxRepeatedVariables) fail_at(variable.location, "no variables or too many");
+  }
   while (token_.is('[')) {
     advance();
     if (accept(']')) {
@@ -105,18 +112,14 @@ void Parser::parse_declarator(Variable& variable) {
     if (variable.dimensions.size() > kMaxNesting) fail("fewer dimensions");
   }
   if (variable.alignment == 0) variable.alignment = std::max<uint32_t>(1, type_size(variable.type) * variable.vector);
-  if (token_.is('=')) parse_initializer(variable);
+  if (count == 0 && token_.is('=')) parse_initializer(variable);
+  return count;
 }
 
 void Parser::parse_body_variable(Linkage linkage) {
-  const Variable prefix = parse_variable_prefix();
-  do {
-    Variable variable = prefix;
-    variable.linkage = linkage;
-    parse_declarator(variable);
-    declare_variable(std::move(variable), variable.location);
-  } while (accept(','));
-  expect(';');
+  Variable prefix = parse_variable_prefix();
+  prefix.linkage = linkage;
+  parse_declarators(prefix, [this](Variable variable) { declare_variable(std::move(variable)); });
 }
 
 void Parser::parse_register_declaration() {
@@ -140,11 +143,12 @@ void Parser::parse_register_declarator(Type type, uint8_t vector) {
   }
   const uint64_t count = expect_integer();
   expect('>');
-  if (name->family.count > 0 && name->family.depth == depth) {
+  if (name->family != kNoFamily && state_->families[name->family].depth == depth) {
     fail_at(location, "registers " + quoted(name->text) + " are declared twice");
   }
   state_->scopes.back().undo.push_back({name, name->binding, name->family});
-  name->family = {depth, count, type, vector};
+  state_->families.push_back({depth, count, type, vector, name->family});
+  name->family = static_cast<uint32_t>(state_->families.size() - 1);
   if (depth > kBodyDepth) ++state_->nested_families;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constant expressions: C's operators over 64-bit integers, and doubles.
+// Constant expressions: C's operators over 64-bit integers, and doubles. Operand and result types follow
+// the table "Summary of Constant Expression Evaluation Rules" of the PTX manual, shift counts ptxas (modulo 64).
 #include <bit>
 
 #include "parser_impl.h"
@@ -18,18 +19,16 @@ bool is_true(const Constant& value) {
 }
 
 /// Integer division; the divisor is not zero.
-uint64_t divide(const Constant& a, const Constant& b, bool is_unsigned, bool remainder) {
-  if (is_unsigned) return remainder ? a.bits % b.bits : a.bits / b.bits;
+uint64_t divide(const Constant& a, const Constant& b, bool is_unsigned) {
+  if (is_unsigned) return a.bits / b.bits;
   const int64_t x = static_cast<int64_t>(a.bits), y = static_cast<int64_t>(b.bits);
-  if (y == -1) return remainder ? 0 : 0 - a.bits;  // INT64_MIN / -1 wraps
-  return static_cast<uint64_t>(remainder ? x % y : x / y);
+  return y == -1 ? 0 - a.bits : static_cast<uint64_t>(x / y);  // INT64_MIN / -1 wraps
 }
 
 uint64_t shift(const Constant& a, uint64_t by, bool left) {
-  if (left) return by >= 64 ? 0 : a.bits << by;
-  const uint64_t bounded = by >= 64 ? 63 : by;
-  if (a.kind == Kind::kSigned) return static_cast<uint64_t>(static_cast<int64_t>(a.bits) >> bounded);
-  return by >= 64 ? 0 : a.bits >> by;
+  by &= 63;
+  if (left) return a.bits << by;
+  return a.kind == Kind::kSigned ? static_cast<uint64_t>(static_cast<int64_t>(a.bits) >> by) : a.bits >> by;
 }
 
 template <class T>
@@ -99,13 +98,13 @@ bool apply_integer(uint16_t op, const Constant& a, const Constant& b, Constant& 
       out.bits = a.bits * b.bits;
       return true;
     case '&':
-      out.bits = a.bits & b.bits;
+      out = {Kind::kUnsigned, a.bits & b.bits};
       return true;
     case '|':
-      out.bits = a.bits | b.bits;
+      out = {Kind::kUnsigned, a.bits | b.bits};
       return true;
     case '^':
-      out.bits = a.bits ^ b.bits;
+      out = {Kind::kUnsigned, a.bits ^ b.bits};
       return true;
     case pair('<', '<'):
     case pair('>', '>'):
@@ -119,7 +118,11 @@ bool apply_integer(uint16_t op, const Constant& a, const Constant& b, Constant& 
       return true;
     default:
       if (b.bits == 0) return false;
-      out.bits = divide(a, b, is_unsigned, op == '%');
+      if (op == '%') {
+        out = {Kind::kSigned, a.bits % b.bits};
+      } else {
+        out.bits = divide(a, b, is_unsigned);
+      }
       return true;
   }
 }
@@ -163,14 +166,6 @@ int Parser::binary_precedence() const {
   }
 }
 
-/// "7%4": what looks like a register where an operator belongs is a remainder.
-void Parser::accept_modulo() {
-  if (token_.kind != TokenKind::kWord || token_.text[0] != '%') return;
-  lexer_.resume_after(token_, 1);
-  token_.kind = TokenKind::kPunct;
-  token_.punct = '%';
-}
-
 Constant Parser::parse_expression() {
   const Nesting nesting(*this);
   return parse_ternary();
@@ -182,13 +177,14 @@ Constant Parser::parse_ternary() {
   const Constant yes = parse_expression();
   expect(':');
   const Constant no = parse_expression();
-  return is_true(condition) ? yes : no;
+  Constant out = is_true(condition) ? yes : no;
+  if (yes.kind == Kind::kUnsigned || no.kind == Kind::kUnsigned) out.kind = out.is_float() ? out.kind : Kind::kUnsigned;
+  return out;
 }
 
 Constant Parser::parse_binary(int minimum) {
   Constant left = parse_unary();
   while (true) {
-    accept_modulo();
     const int precedence = binary_precedence();
     if (precedence < minimum || precedence == 0) return left;
     const uint16_t op = token_.punct;
@@ -223,8 +219,7 @@ Constant Parser::parse_unary() {
     value.bits ^= value.kind == Kind::kFloat32 ? uint64_t{1} << 31 : uint64_t{1} << 63;
     return value;
   }
-  value.bits = op == '-' ? 0 - value.bits : ~value.bits;
-  return value;
+  return op == '-' ? Constant{value.kind, 0 - value.bits} : Constant{Kind::kUnsigned, ~value.bits};
 }
 
 Constant Parser::parse_primary() {
@@ -238,10 +233,11 @@ Constant Parser::parse_primary() {
     advance();
     return value;
   }
-  if (token_.kind == TokenKind::kWord && token_.text == "WARP_SZ") {
+  if (at_warp_size()) {
     advance();
     return make_signed(32);
   }
+  if (token_.kind == TokenKind::kDotWord && lexer_.rescan_as_number(token_)) return parse_primary();  // ".5"
   if (!token_.is('(')) fail("a constant");
   advance();
   if (token_.is_dot("u64") || token_.is_dot("s64")) {

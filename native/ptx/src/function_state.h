@@ -14,7 +14,7 @@ namespace tessera::ptx {
 struct Undo {
   Name* name;
   Binding binding;
-  FamilyBinding family;
+  uint32_t family;
 };
 
 struct Scope {
@@ -52,6 +52,7 @@ struct FunctionState {
   std::unordered_map<uint64_t, LabelRecord> labels;
   std::vector<PendingName> pending;
   std::vector<PendingTargets> pending_targets;
+  std::vector<Family> families;
   uint32_t nested_families = 0;  // families declared below the body scope, ever
   bool failed = false;
 

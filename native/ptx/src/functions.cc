@@ -23,7 +23,7 @@ void Parser::parse_function(Linkage linkage) {
     return finish_function(false);
   }
   if (has_body) {
-    function.is_declaration = false;
+    define_at_module_scope(names_.intern(function.name), true, function.location);
     parse_body();
   }
   finish_function(!has_body);
@@ -39,8 +39,7 @@ void Parser::parse_function_header(bool has_results) {
   parse_function_directives(function);
   if (has_results && token_.is('(')) parse_parameter_list(function.returns);
   function.name = expect_word("the name of a function");
-  Name* const name = names_.intern(function.name);
-  if (name->binding.kind == BindingKind::kNone) name->binding.kind = BindingKind::kModuleSymbol;
+  define_at_module_scope(names_.intern(function.name), false, function.location);
   if (token_.is('(')) parse_parameter_list(function.parameters);
   bind_parameters();
   parse_function_directives(function);

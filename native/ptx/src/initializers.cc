@@ -8,20 +8,13 @@ namespace tessera::ptx {
 namespace {
 
 double to_double(const Constant& value) {
-  switch (value.kind) {
-    case Constant::Kind::kFloat32:
-      return std::bit_cast<float>(static_cast<uint32_t>(value.bits));
-    case Constant::Kind::kFloat64:
-      return std::bit_cast<double>(value.bits);
-    case Constant::Kind::kUnsigned:
-      return static_cast<double>(value.bits);
-    default:
-      return static_cast<double>(static_cast<int64_t>(value.bits));
-  }
+  if (value.kind == Constant::Kind::kFloat64) return std::bit_cast<double>(value.bits);
+  return std::bit_cast<float>(static_cast<uint32_t>(value.bits));
 }
 
 /// The bytes of `value` as an element of `type`; false when the type has no such constants.
 bool encode(const Constant& value, Type type, uint64_t& out) {
+  if ((type == Type::kF32 || type == Type::kF64) && !value.is_float()) return false;
   if (type == Type::kF32) {
     out = value.kind == Constant::Kind::kFloat32 ? value.bits
                                                  : std::bit_cast<uint32_t>(static_cast<float>(to_double(value)));
@@ -47,6 +40,7 @@ void Parser::parse_initializer(Variable& variable) {
   expect('=');
   if (type_size(variable.type) == 0) return skip_opaque_initializer();
   if (!token_.is('{')) {
+    if (!variable.dimensions.empty()) fail("'{'");
     variable.initializer.push_back(parse_initializer_element(variable.type));
     return;
   }
@@ -69,6 +63,8 @@ void Parser::parse_initializer_list(Variable& variable, size_t level, uint64_t& 
     do {
       if (token_.is('{')) {
         parse_initializer_list(variable, level + 1, padding);
+      } else if (level + 1 < variable.dimensions.size()) {
+        fail("braces around each row of the array");
       } else {
         variable.initializer.push_back(parse_initializer_element(variable.type));
       }
@@ -76,7 +72,7 @@ void Parser::parse_initializer_list(Variable& variable, size_t level, uint64_t& 
   }
   const SourceLocation location = token_.location();
   expect('}');
-  if (level == 0) return;
+  if (level == 0 && !variable.dimensions.empty() && variable.dimensions[0] == 0) return;  // as many as are given
   if (level > variable.dimensions.size()) fail_at(location, "more braces than dimensions");
   uint64_t wanted = variable.vector;
   for (size_t i = level; i < variable.dimensions.size(); ++i) {
@@ -84,13 +80,14 @@ void Parser::parse_initializer_list(Variable& variable, size_t level, uint64_t& 
   }
   const uint64_t given = variable.initializer.size() - begin;
   if (given > wanted) fail_at(location, "more elements than the array holds");
+  if (level == 0) return;  // a missing tail is zero
   padding += wanted - given;
   if (wanted - given > kMaxPadding || padding > kMaxPadding) fail_at(location, "an initializer with too few elements");
   variable.initializer.resize(begin + wanted);
 }
 
 Initializer Parser::parse_initializer_element(Type type) {
-  if (token_.kind == TokenKind::kWord && token_.text != "WARP_SZ") return parse_symbol_initializer();
+  if (token_.kind == TokenKind::kWord && !at_warp_size()) return parse_symbol_initializer();
   const SourceLocation location = token_.location();
   const Constant value = parse_expression();
   if (token_.is('(')) {

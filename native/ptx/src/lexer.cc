@@ -65,6 +65,13 @@ bool is_hex_float(const char* at, int digits) {
   return !is_class(at[digits], kWordChar);
 }
 
+/// "# 12 "file.cu"" or "#line 12 ...": what a preprocessor leaves. Other directives would change the text.
+bool is_line_marker(const char* at) {
+  ++at;
+  while (*at == ' ' || *at == '\t') ++at;
+  return is_class(*at, kDigit) || std::strncmp(at, "line", 4) == 0;
+}
+
 }  // namespace
 
 Lexer::Lexer(const char* text, size_t size) : at_(text), end_(text + size), line_begin_(text) {}
@@ -89,7 +96,7 @@ bool Lexer::skip_space(Token& bad) {
     } else if (c == '\n') {
       line_begin_ = ++at_;
       ++line_;
-    } else if (c == '/' && at_[1] == '/') {
+    } else if ((c == '/' && at_[1] == '/') || (c == '#' && is_line_marker(at_))) {
       const void* newline = std::memchr(at_, '\n', static_cast<size_t>(end_ - at_));
       at_ = newline != nullptr ? static_cast<const char*>(newline) : end_;
     } else if (c == '/' && at_[1] == '*') {
@@ -231,12 +238,27 @@ std::string_view Lexer::extend_mnemonic(const Token& token) {
   return {token.begin, static_cast<size_t>(end - token.begin)};
 }
 
-bool Lexer::accept_label_colon() {
-  const char* at = at_;
-  while (is_class(*at, kSpaceChar)) ++at;
-  if (at[0] != ':' || at[1] == ':') return false;
-  at_ = at + 1;
+bool Lexer::rescan_as_number(Token& token) {
+  if (!is_class(token.text[0], kDigit)) return false;
+  at_ = token.begin;
+  token = scan_decimal_float(token);
   return true;
+}
+
+bool Lexer::accept_label_colon() {
+  if (!is_class(*at_, kSpaceChar) && *at_ != '\n' && *at_ != ':' && *at_ != '/') return false;  // nearly always
+  const char* const at = at_;
+  const char* const line_begin = line_begin_;
+  const uint32_t line = line_;
+  Token bad;
+  if (skip_space(bad) && at_[0] == ':' && at_[1] != ':') {
+    ++at_;
+    return true;
+  }
+  at_ = at;
+  line_begin_ = line_begin;
+  line_ = line;
+  return false;
 }
 
 void Lexer::skip_line() {

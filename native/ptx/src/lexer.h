@@ -55,6 +55,9 @@ class Lexer {
   /// The dotted word that `token` (just read, a kWord) begins: "ld" of "ld.global.u32" becomes the whole.
   std::string_view extend_mnemonic(const Token& token);
 
+  /// Reads ".5", just read as a dotted word, as the number that it is where a number is wanted.
+  bool rescan_as_number(Token& token);
+
   /// Whether the next character that is no space is a single ':'; if so it is consumed.
   bool accept_label_colon();
 

@@ -37,7 +37,7 @@ constexpr std::string_view kSpecials[] = {
     "%nctaid",             "%nsmid",           "%ntid",            "%nwarpid",
     "%reserved_smem_offset_0", "%reserved_smem_offset_1", "%reserved_smem_offset_begin",
     "%reserved_smem_offset_cap", "%reserved_smem_offset_end", "%smid", "%tid",
-    "%total_smem_size",    "%warpid",          "WARP_SZ"};
+    "%total_smem_size",    "%warpid"};
 
 bool is_number_below(std::string_view text, unsigned limit) {
   if (text.empty() || text.size() > 2 || (text.size() == 2 && text[0] == '0')) return false;
@@ -70,7 +70,7 @@ size_t NameTable::slot_of(std::string_view text, uint64_t hash) const {
   return slot;
 }
 
-Name* NameTable::find(std::string_view text) { return slots_[slot_of(text, hash_of(text))]; }
+Name* NameTable::find(std::string_view text) const { return slots_[slot_of(text, hash_of(text))]; }
 
 Name* NameTable::intern(std::string_view text) {
   const uint64_t hash = hash_of(text);

@@ -22,12 +22,15 @@ struct Binding {
   std::string_view unique;  // kVariable: the name by which users of the IR find it
 };
 
+constexpr uint32_t kNoFamily = 0xffffffffu;
+
 /// `%r<10>`: registers that come to be at first use.
-struct FamilyBinding {
+struct Family {
   uint32_t depth = 0;
-  uint64_t count = 0;  // 0: no family of this prefix
+  uint64_t count = 0;
   Type type = Type::kNone;
   uint8_t vector = 1;
+  uint32_t outer = kNoFamily;  // the family of the same prefix in an enclosing scope
 };
 
 /// An opcode with its modifiers, taken apart once per module.
@@ -44,7 +47,8 @@ struct Name {
   uint32_t id = 0;
   uint32_t function_stamp = 0;  // the last function that declared it
   Binding binding;
-  FamilyBinding family;
+  uint32_t family = kNoFamily;  // the innermost of this prefix: index into FunctionState::families
+  bool is_defined = false;  // at module scope: has a body or is no .extern
   const Mnemonic* mnemonic = nullptr;
 };
 
@@ -52,7 +56,7 @@ class NameTable {
  public:
   explicit NameTable(Arena& arena);
   Name* intern(std::string_view text);
-  Name* find(std::string_view text);  // null: not seen so far
+  Name* find(std::string_view text) const;  // null: not seen so far
   Arena& arena() { return arena_; }
 
  private:
@@ -64,7 +68,7 @@ class NameTable {
   std::deque<Name> names_;
 };
 
-/// "%tid", "%clock64", "WARP_SZ", ...: names that PTX defines itself.
+/// "%tid", "%clock64", ...: registers that PTX defines itself.
 bool is_special_register(std::string_view name);
 
 }  // namespace tessera::ptx

@@ -44,10 +44,13 @@ Operand Parser::parse_operand() {
 Operand Parser::parse_operand_value() {
   switch (token_.kind) {
     case TokenKind::kWord:
-      return parse_name_operand();
+      return at_warp_size() ? parse_constant_operand() : parse_name_operand();
     case TokenKind::kInteger:
     case TokenKind::kFloat:
       return parse_constant_operand();
+    case TokenKind::kDotWord:
+      if (token_.text[0] >= '0' && token_.text[0] <= '9') return parse_constant_operand();
+      fail("an operand");
     case TokenKind::kPunct:
       break;
     default:
@@ -81,7 +84,7 @@ Operand Parser::parse_name_operand() {
 Operand Parser::parse_sign_operand() {
   const Token sign = token_;
   advance();
-  if (token_.kind == TokenKind::kWord && token_.text != "WARP_SZ") {
+  if (token_.kind == TokenKind::kWord && !at_warp_size()) {
     Operand operand = parse_name_operand();
     if (operand.kind != Operand::Kind::kRegister && operand.kind != Operand::Kind::kSpecial) {
       fail_at(sign.location(), "only a register or a constant can be negated");
@@ -107,7 +110,7 @@ Operand Parser::parse_parenthesised() {
   if (mnemonic_->is_call) return parse_list(Operand::Kind::kTuple, ')');
   const Token open = token_;
   advance();
-  const bool is_list = token_.kind == TokenKind::kWord && token_.text != "WARP_SZ";
+  const bool is_list = token_.kind == TokenKind::kWord && !at_warp_size();
   lexer_.resume_after(open, 1);
   token_ = open;
   return is_list ? parse_list(Operand::Kind::kTuple, ')') : parse_constant_operand();

@@ -158,7 +158,7 @@ void Parser::parse_alias() {
   text += " = ";
   text += expect_word("the function that the alias stands for");
   expect(';');
-  if (alias->binding.kind == BindingKind::kNone) alias->binding.kind = BindingKind::kModuleSymbol;
+  define_at_module_scope(alias, false, {});
   module_.aliases.push_back(std::move(text));
 }
 
@@ -186,16 +186,18 @@ void Parser::parse_module_variable(Linkage linkage) {
     fail_at(token_.location(), token_.kind == TokenKind::kDotWord ? "unknown directive " + describe_token()
                                                                   : "expected a directive, found " + describe_token());
   }
-  const Variable prefix = parse_variable_prefix();
-  do {
-    Variable variable = prefix;
-    variable.linkage = linkage;
-    parse_declarator(variable);
-    Name* const name = names_.intern(variable.name);
-    if (name->binding.kind == BindingKind::kNone) name->binding.kind = BindingKind::kModuleSymbol;
+  Variable prefix = parse_variable_prefix();
+  prefix.linkage = linkage;
+  parse_declarators(prefix, [this](Variable variable) {
+    define_at_module_scope(names_.intern(variable.name), variable.linkage != Linkage::kExtern, variable.location);
     module_.variables.push_back(std::move(variable));
-  } while (accept(','));
-  expect(';');
+  });
+}
+
+void Parser::define_at_module_scope(Name* name, bool is_definition, SourceLocation location) {
+  if (is_definition && name->is_defined) report({location, quoted(name->text) + " is defined twice"});
+  name->is_defined |= is_definition;
+  if (name->binding.kind == BindingKind::kNone) name->binding.kind = BindingKind::kModuleSymbol;
 }
 
 // Debug information: skipped, at module and at function scope.

@@ -20,6 +20,7 @@ constexpr uint32_t kMaxScopeDepth = 64;
 constexpr uint32_t kMaxNesting = 64;          // operands, expressions, initializer braces
 constexpr size_t kMaxDiagnostics = 200;
 constexpr uint64_t kMaxPadding = 1u << 20;    // initializer elements that no text stands for
+constexpr uint64_t kMaxRepeatedVariables = 1u << 16;
 constexpr uint32_t kBodyDepth = 2;
 constexpr int kOffsetPrecedence = 10;         // binds tighter than '+': "[%r1+4-8]" are two offsets
 
@@ -74,6 +75,7 @@ class Parser {
   void parse_target();
   void parse_linkage_statement();
   void parse_module_variable(Linkage linkage);
+  void define_at_module_scope(Name* name, bool is_definition, SourceLocation location);
   void parse_alias();
   bool parse_debug_directive();
   void parse_file_directive();
@@ -129,7 +131,9 @@ class Parser {
   Variable parse_variable_prefix();
   void parse_variable_word(Variable& variable);
   void parse_attributes(Variable& variable);
-  void parse_declarator(Variable& variable);
+  uint64_t parse_declarator(Variable& variable, bool may_repeat = false);
+  template <class Declare>
+  void parse_declarators(const Variable& prefix, Declare declare);
   void parse_body_variable(Linkage linkage);
   void parse_register_declaration();
   void parse_register_declarator(Type type, uint8_t vector);
@@ -147,7 +151,6 @@ class Parser {
   Constant parse_unary();
   Constant parse_primary();
   int binary_precedence() const;
-  void accept_modulo();
   uint64_t parse_integer_expression();
 
   // Names and scopes: scopes.cpp.
@@ -155,9 +158,9 @@ class Parser {
   void close_scope();
   void bind(Name* name, uint32_t depth, const Binding& binding);
   const Binding& resolve(Name* name);
-  bool bind_from_family(Name* name, uint32_t above_depth);
+  const Family* find_family(const Name* name) const;
   RegisterId add_register(Name* name, uint32_t depth, Type type, uint8_t vector);
-  void declare_variable(Variable variable, SourceLocation location);
+  void declare_variable(Variable variable);
   std::string_view unique_name(Name* name, uint32_t depth);
   std::string_view scoped_name(const Name* name, uint32_t scope_id);
   void check_redeclaration(const Name* name, SourceLocation location) const;
@@ -168,6 +171,7 @@ class Parser {
   void recover_statement(bool is_directive);
   void recover_module();
   bool at_function_start();
+  bool at_warp_size() const { return token_.kind == TokenKind::kWord && token_.text == "WARP_SZ"; }
 
   struct ForwardReference {
     std::string function;
@@ -200,5 +204,24 @@ class Parser {
   std::vector<ForwardReference> forward_;
   std::string mnemonic_buffer_;
 };
+
+/// The declarators after `prefix`, each given to `declare` with its own name; ends behind the ';'.
+template <class Declare>
+void Parser::parse_declarators(const Variable& prefix, Declare declare) {
+  do {
+    Variable variable = prefix;
+    const uint64_t count = parse_declarator(variable, true);
+    if (count == 0) {
+      declare(std::move(variable));
+      continue;
+    }
+    for (uint64_t i = 0; i < count; ++i) {  // "name<3>": name0, name1, name2
+      Variable one = variable;
+      one.name += std::to_string(i);
+      declare(std::move(one));
+    }
+  } while (accept(','));
+  expect(';');
+}
 
 }  // namespace tessera::ptx

@@ -28,15 +28,19 @@ void Parser::bind(Name* name, uint32_t depth, const Binding& binding) {
 const Binding& Parser::resolve(Name* name) {
   const Binding& binding = name->binding;
   if (binding.depth > 0 && state_->nested_families == 0) return binding;
-  if (!bind_from_family(name, binding.depth) && binding.kind == BindingKind::kNone && is_special_register(name->text)) {
+  const Family* const family = find_family(name);
+  if (family != nullptr && family->depth > binding.depth) {
+    add_register(name, family->depth, family->type, family->vector);
+  } else if (binding.kind == BindingKind::kNone && is_special_register(name->text)) {
     name->binding.kind = BindingKind::kSpecial;
   }
   return binding;
 }
 
-bool Parser::bind_from_family(Name* name, uint32_t above_depth) {
+/// The innermost family that `name` belongs to, if any.
+const Family* Parser::find_family(const Name* name) const {
   const std::string_view text = name->text;
-  FamilyBinding best;
+  const Family* best = nullptr;
   uint64_t number = 0, scale = 1;
   for (size_t split = text.size(); split-- > 1 && text.size() - split <= 10;) {
     const char digit = text[split];
@@ -45,12 +49,13 @@ bool Parser::bind_from_family(Name* name, uint32_t above_depth) {
     scale *= 10;
     if (digit == '0' && split + 1 < text.size()) continue;  // "%r07" is no member of "%r<10>"
     const Name* const prefix = names_.find(text.substr(0, split));
-    if (prefix == nullptr || number >= prefix->family.count) continue;
-    if (prefix->family.depth > std::max(above_depth, best.depth)) best = prefix->family;
+    if (prefix == nullptr) continue;
+    uint32_t at = prefix->family;
+    while (at != kNoFamily && number >= state_->families[at].count) at = state_->families[at].outer;
+    if (at == kNoFamily || (best != nullptr && best->depth >= state_->families[at].depth)) continue;
+    best = &state_->families[at];
   }
-  if (best.count == 0) return false;
-  add_register(name, best.depth, best.type, best.vector);
-  return true;
+  return best;
 }
 
 RegisterId Parser::add_register(Name* name, uint32_t depth, Type type, uint8_t vector) {
@@ -61,14 +66,13 @@ RegisterId Parser::add_register(Name* name, uint32_t depth, Type type, uint8_t v
   return static_cast<RegisterId>(id);
 }
 
-void Parser::declare_variable(Variable variable, SourceLocation location) {
+void Parser::declare_variable(Variable variable) {
   Name* const name = names_.intern(variable.name);
-  check_redeclaration(name, location);
+  check_redeclaration(name, variable.location);
   const uint32_t depth = state_->depth();
   const std::string_view unique = unique_name(name, depth);
   bind(name, depth, {BindingKind::kVariable, depth, 0, unique});
   variable.name = unique;
-  variable.location = location;
   state_->function.variables.push_back(std::move(variable));
 }
 
@@ -86,7 +90,12 @@ std::string_view Parser::scoped_name(const Name* name, uint32_t scope_id) {
 }
 
 void Parser::check_redeclaration(const Name* name, SourceLocation location) const {
-  if (name->binding.depth != state_->depth() || name->binding.kind == BindingKind::kNone) return;
+  // Parameters share the scope of the body.
+  const uint32_t depth = state_->depth();
+  const bool is_same_scope = name->binding.depth == depth || (name->binding.depth == 1 && depth == kBodyDepth);
+  const Family* const family = find_family(name);
+  const bool is_in_family = family != nullptr && family->depth == depth;
+  if (!is_in_family && (!is_same_scope || name->binding.kind == BindingKind::kNone)) return;
   fail_at(location, quoted(name->text) + " is declared twice");
 }
 

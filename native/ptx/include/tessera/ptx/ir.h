@@ -88,8 +88,8 @@ constexpr RegisterId kNoRegister = -1;
 struct Operand {
   enum class Kind : uint8_t {
     kRegister,  // reg, component (.x = 0 ... .w = 3, or -1)
-    kSpecial,   // text: "%tid", component; "%laneid", "%clock64", "%envreg3", "WARP_SZ", ...
-    kInteger,   // bits: two's complement, 64 bits
+    kSpecial,   // text: "%tid", component; "%laneid", "%clock64", "%envreg3", ...
+    kInteger,   // bits: two's complement, 64 bits; WARP_SZ is 32
     kFloat,     // bits: IEEE pattern; float_bits says 32 (0f...) or 64 (0d..., decimal literal)
     kSymbol,    // symbol (+ offset): the address of a variable, a function, or the name of one of the
                 // function's target_lists (brx, call) or prototypes (call)
