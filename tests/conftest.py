@@ -2,11 +2,13 @@
 """What all tests share: the gpu marker, and where the native artefacts are."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 GPU_COUNT = pytest.StashKey[int]()
+ASKS_FOR_GPU = re.compile(r"(?<!not )\bgpu\b")
 
 
 def pytest_configure() -> None:
@@ -17,7 +19,7 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out tests marked gpu, unless -m asks for them by name."""
-    if "gpu" in str(config.getoption("markexpr", "")):
+    if ASKS_FOR_GPU.search(str(config.getoption("markexpr", ""))):
         return
     left_out = [item for item in items if item.get_closest_marker("gpu")]
     if left_out:
