@@ -165,7 +165,7 @@ def write_forwarders(entries: list[Entry], declared: dict[str, list[Parameter]])
         if entry.kind == "CUSTOM":
             parameters = declared[entry.symbol]
             arguments = ", ".join(p.name for p in parameters)
-            lines.append(f"__attribute__((weak)) TESSERA_DRIVER_ENTRY {signature(entry, parameters)} {{")
+            lines.append(f"TESSERA_DRIVER_ENTRY __attribute__((weak)) {signature(entry, parameters)} {{")
             lines.append(f"  return driver().{entry.symbol}({arguments});\n}}")
     return "\n".join(lines) + "\n"
 

@@ -2,12 +2,12 @@
 // Module images as the program gave them to the driver.
 #pragma once
 
-#include <atomic>
+#include <sys/stat.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,6 +32,8 @@ class Image {
   /// False: more code than bytes() was linked in (a fatbin wrapper of version 2
   /// with a second list). Kernels of such an image stay home.
   bool complete() const { return complete_; }
+  /// For an image from a file: that the file is still the one that was read.
+  bool file_unchanged() const;
   /// XXH3, 128 bits, of bytes(). Computed at the first call, by any thread.
   ts_image_hash hash() const;
 
@@ -42,8 +44,10 @@ class Image {
   ImageKind kind_ = ImageKind::kPtx;
   bool complete_ = true;
   std::span<const uint8_t> bytes_;
-  std::vector<uint8_t> copy_;  // empty while the bytes lie in a mapped, read-only library
+  std::vector<uint8_t> copy_;      // empty when the bytes lie in a read-only segment of
+  std::shared_ptr<void> library_;  // this library (null: of the program itself)
   std::string path_;
+  struct stat file_{};
   mutable std::once_flag hashed_;
   mutable ts_image_hash hash_{};
 };

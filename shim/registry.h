@@ -12,28 +12,33 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "images.h"
 
 namespace tessera::shim {
 
-/// One loaded module or library.
+/// One loaded module or library. What stands behind its public face is the registry's.
 class ModuleEntry {
  public:
   /// The image, or null: not tracked, or unloaded. Takes a lock.
   std::shared_ptr<const Image> image() const;
   /// The address of one of its variables was given out, or options changed its
   /// code: a copy of the module elsewhere would not be the same. Its functions stay home.
-  bool pinned_home() const { return pinned_home_.load(std::memory_order_acquire); }
-  void pin_home() { pinned_home_.store(true, std::memory_order_release); }
+  bool pinned_home() const {
+    return pinned_home_.load(std::memory_order_acquire) || (library_ != nullptr && library_->pinned_home());
+  }
 
  private:
   friend class Registry;
   std::shared_ptr<const Image> image_;
-  CUcontext context_ = nullptr;       // null for a library
-  ModuleEntry* library_ = nullptr;    // the library that a module was taken from
+  CUcontext context_ = nullptr;          // null for a library
+  ModuleEntry* library_ = nullptr;       // the library that a module was taken from
+  std::vector<const void*> functions_;   // handles of its functions and kernels
+  std::vector<CUmodule> modules_;        // of a library: those taken from it
   std::atomic<bool> pinned_home_{false};
 };
 
@@ -50,7 +55,8 @@ class FunctionEntry {
   uint32_t parameter_size = 0;  // end of the last parameter
 
   /// Asks the driver for name and parameters, once; a few driver calls the first
-  /// time. False: the driver could not say (older than 12.4), so the kernel stays home.
+  /// time. False: the driver could not say (it is older than 12.4, or in an error
+  /// state), so the kernel stays home.
   bool prepare();
 
   /// The image, or null: not tracked, or unloaded. Takes a lock: for the first launch only.
@@ -76,9 +82,12 @@ class FunctionEntry {
 
  private:
   friend class Registry;
+  bool ask_driver(std::string& found_name, std::vector<Parameter>& found) const;
+
   ModuleEntry* module_ = nullptr;
-  void* handle_ = nullptr;
+  const void* handle_ = nullptr;
   bool is_kernel_ = false;
+  int attribute_device_ = -1;  // for which the attributes were set last
   std::atomic<bool> unloaded_{false};
   std::atomic<uint8_t> prepared_{0};  // 0 not yet, 1 yes, 2 the driver could not say
 };
@@ -92,7 +101,44 @@ inline FunctionEntry* find_function(CUfunction handle) { return find_function(st
 /// belongs to, and makes an entry. That may be one without an image, but never null.
 FunctionEntry* resolve_function(CUfunction handle);
 
-/// The context is gone, and with it its modules and functions.
+/// The context goes, and with it its modules and functions. Call it before the driver does.
 void forget_context(CUcontext context);
+
+/// What the wrappers of module and library calls report. Null images: not tracked.
+class Registry {
+ public:
+  void add_module(CUmodule module, std::shared_ptr<const Image> image, bool pinned);
+  void add_library(CUlibrary library, std::shared_ptr<const Image> image, bool pinned);
+  void add_library_module(CUmodule module, CUlibrary library);
+  /// Functions of a module, kernels of a library, that nobody announced are ignored.
+  /// `name` may be null: prepare() asks for it.
+  void add_function(CUfunction function, CUmodule module, const char* name);
+  void add_kernel(CUkernel kernel, CUlibrary library, const char* name);
+  void add_kernel_function(CUfunction function, CUkernel kernel);
+  void pin_module(CUmodule module);
+  void pin_library(CUlibrary library);
+  /// Before the driver's call: the handles may be used again right after it.
+  void remove_module(CUmodule module);
+  void remove_library(CUlibrary library);
+  void remove_context(CUcontext context);
+  FunctionEntry* resolve(CUfunction handle);
+  void set_attribute(const void* handle, CUfunction_attribute attribute, int value, int device);
+  void set_other_attribute(const void* handle);
+
+ private:
+  friend class FunctionEntry;
+  friend class ModuleEntry;
+  using Retired = std::vector<FunctionEntry*>;
+
+  FunctionEntry* insert(const void* handle, bool is_kernel, ModuleEntry& module, const char* name);
+  void drop(ModuleEntry& module, Retired& retired);
+  void drop_module(CUmodule module, Retired& retired);
+
+  mutable std::mutex mutex_;
+  std::unordered_map<CUmodule, ModuleEntry*> modules_;
+  std::unordered_map<CUlibrary, ModuleEntry*> libraries_;
+};
+
+Registry& registry();
 
 }  // namespace tessera::shim

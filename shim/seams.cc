@@ -7,6 +7,5 @@ namespace tessera::shim {
 [[gnu::weak]] CUresult before_opaque(CUstream, bool) { return CUDA_SUCCESS; }
 [[gnu::weak]] CUresult after_call(CUresult result) { return result; }
 [[gnu::weak]] void function_retired(FunctionEntry&) {}
-[[gnu::weak]] void before_unload() {}
 
 }  // namespace tessera::shim

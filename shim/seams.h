@@ -25,8 +25,4 @@ CUresult after_call(CUresult result);
 /// go once no launch uses it. Called without a lock. Default: nothing.
 void function_retired(FunctionEntry& function);
 
-/// Before a module, library or context goes: its kernels may still be running
-/// somewhere else. Default: nothing.
-void before_unload();
-
 }  // namespace tessera::shim
