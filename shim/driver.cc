@@ -58,7 +58,8 @@ constexpr Symbol kSymbols[] = {
 #define TESSERA_ENTRY_CUSTOM(base, symbol, version, per_thread) \
   {#base, #symbol, version, per_thread != 0, reinterpret_cast<void*>(&::symbol), offsetof(Driver, symbol)},
 #define TESSERA_ENTRY_ORDERED(base, symbol, version, per_thread) TESSERA_ENTRY_CUSTOM(base, symbol, version, per_thread)
-#define TESSERA_ENTRY_PASS(base, symbol, version, per_thread)
+#define TESSERA_ENTRY_PASS(base, symbol, version, per_thread) \
+  {#base, #symbol, version, per_thread != 0, nullptr, offsetof(Driver, symbol)},
 #define TESSERA_ENTRY_CALLED(base, symbol, version, per_thread)
 const Interposed kInterposed[] = {
 #define TESSERA_DRIVER_FUNCTION(kind, base, symbol, version, per_thread) \

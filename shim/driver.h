@@ -38,16 +38,16 @@ extern std::atomic<const Driver*> driver_table;
 
 inline const Driver& driver() { return *detail::driver_table.load(std::memory_order_acquire); }
 
-/// One line of functions.def that is interposed.
+/// One line of functions.def that is interposed, or was looked at and left alone.
 struct Interposed {
   const char* base;
   const char* symbol;
   int version;
   bool per_thread;
-  void* ours;     // the shim's function
+  void* ours;     // the shim's function; null for PASS
   size_t offset;  // of its pointer in Driver
 };
-std::span<const Interposed> interposed_functions();
+std::span<const Interposed> interposed_functions();  // CUSTOM, ORDERED and PASS
 
 /// The pointer of one entry in a table.
 inline void* real_pointer(const Driver& table, const Interposed& entry) {

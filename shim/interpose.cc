@@ -102,10 +102,9 @@ void* instead_of(const char* base, void* found, int version, uint64_t flags) {
     if (at->pointer != found) continue;
     if (best == nullptr || fits_better(*at->entry, *best, version, per_thread)) best = at->entry;
   }
-  if (best != nullptr) return best->ours;
+  if (best != nullptr) return best->ours != nullptr ? best->ours : found;
   // A version of an interposed function, or a whole function, of a newer driver.
-  const bool other_version = first != last && std::none_of(first, last, [&](const Answer& a) { return a.entry->ours == found; });
-  if (other_version || !is_known(base)) runtime().saw_unknown_function(base);
+  if (first != last || !is_known(base)) runtime().saw_unknown_function(base);
   return found;
 }
 

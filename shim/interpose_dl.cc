@@ -64,7 +64,7 @@ struct Verdict {
 const Interposed* interposed(const char* name) {
   if (name == nullptr || name[0] != 'c' || name[1] != 'u') return nullptr;
   for (const Interposed& entry : interposed_functions()) {
-    if (std::strcmp(entry.symbol, name) == 0) return &entry;
+    if (entry.ours != nullptr && std::strcmp(entry.symbol, name) == 0) return &entry;
   }
   return nullptr;
 }
