@@ -49,7 +49,7 @@ class GlobalAllocator {
 class LoadError : public std::runtime_error {
  public:
   enum class Reason { kInvalidPtx, kUnsupportedInstruction, kUnresolvedSymbol, kUnsupportedTarget };
-  LoadError(Reason reason, const std::string& message) : std::runtime_error(message), reason(reason) {}
+  LoadError(Reason why, const std::string& message) : std::runtime_error(message), reason(why) {}
   Reason reason;
 };
 
@@ -106,7 +106,11 @@ struct Launch {
   const uint8_t* parameters = nullptr;   // parameter_block_size bytes
   uint64_t grid_id = 0;
   bool record_accesses = false;
+  bool cooperative = false;              // every block is resident at once, so that blocks may wait for each other
+  uint64_t step_budget = 0;              // warp instructions until kLaunchTimeout; 0: kDefaultStepBudget
 };
+
+constexpr uint64_t kDefaultStepBudget = 20'000'000'000;  // minutes of interpretation
 
 struct LaunchOutcome {
   Fault fault;
