@@ -93,7 +93,7 @@ class Builder {
         graph_.blocks[index].exits = true;
         falls_through = !always;
       }
-      if (falls_through) add_edge(index, graph_.blocks[index].end);
+      if (falls_through) add_edge(index, graph_.blocks[index].end, true);
     }
     for (uint32_t index = 0; index < graph_.blocks.size(); ++index) {
       for (const uint32_t successor : graph_.blocks[index].successors) {
@@ -102,7 +102,7 @@ class Builder {
     }
   }
 
-  void add_edge(uint32_t from, uint32_t instruction) {
+  void add_edge(uint32_t from, uint32_t instruction, bool is_fall_through = false) {
     BasicBlock& block = graph_.blocks[from];
     if (instruction >= count_) {
       block.exits = true;
@@ -112,7 +112,7 @@ class Builder {
     const uint32_t to = graph_.block_of[instruction];
     seen_.resize(graph_.blocks.size());
     if (seen_[to] == from + 1) {
-      if (instruction != block.end) return;
+      if (!is_fall_through) return;
       std::erase(block.successors, to);
     }
     seen_[to] = from + 1;

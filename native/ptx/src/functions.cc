@@ -19,7 +19,7 @@ void Parser::parse_function(Linkage linkage) {
     if (!has_body && !accept(';') && !function.is_declaration) fail("'{' or ';'");
   } catch (const SyntaxError& error) {
     report(error);
-    recover_module();
+    recover_module(false);
     return finish_function(false);
   }
   if (has_body) {
@@ -170,7 +170,8 @@ void Parser::finish_function(bool declared_only) {
   while (state_->depth() > 0) close_scope();
   Function& function = state_->function;
   function.is_declaration = declared_only;
-  if (state_->failed && !function.name.empty()) mark_broken(function.name);
+  if (state_->failed) mark_broken(function.name);
+  last_function_ = function.name;
   if (!function.name.empty()) module_.functions.push_back(std::move(function));
   state_.reset();
 }

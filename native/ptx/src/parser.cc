@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/ptx/parser.h"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "parser_impl.h"
 
@@ -96,11 +98,16 @@ void Parser::parse_module() {
     } catch (const SyntaxError& error) {
       state_.reset();
       report(error);
+      // What stands where only directives may is the rest of a body that a stray '}' has cut off.
+      if (token_.begin == before && is_stray_statement()) mark_broken(last_function_);
       if (token_.begin == before) advance();
-      recover_module();
+      recover_module(std::exchange(in_declaration_, false));
     }
   }
   check_forward_references();
+  std::stable_sort(result_.errors.begin(), result_.errors.end(), [](const Diagnostic& a, const Diagnostic& b) {
+    return std::pair(a.location.line, a.location.column) < std::pair(b.location.line, b.location.column);
+  });
   if (hidden_diagnostics_ > 0) {
     result_.errors.push_back({token_.location(), std::to_string(hidden_diagnostics_) + " more errors are not shown"});
   }
@@ -186,12 +193,14 @@ void Parser::parse_module_variable(Linkage linkage) {
     fail_at(token_.location(), token_.kind == TokenKind::kDotWord ? "unknown directive " + describe_token()
                                                                   : "expected a directive, found " + describe_token());
   }
+  in_declaration_ = true;
   Variable prefix = parse_variable_prefix();
   prefix.linkage = linkage;
   parse_declarators(prefix, [this](Variable variable) {
     define_at_module_scope(names_.intern(variable.name), variable.linkage != Linkage::kExtern, variable.location);
     module_.variables.push_back(std::move(variable));
   });
+  in_declaration_ = false;
 }
 
 void Parser::define_at_module_scope(Name* name, bool is_definition, SourceLocation location) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "function_state.h"
@@ -169,7 +170,8 @@ class Parser {
   void report(const SyntaxError& error);
   void mark_broken(std::string_view function);
   void recover_statement(bool is_directive);
-  void recover_module();
+  void recover_module(bool in_declaration);
+  bool is_stray_statement() const;
   bool at_function_start();
   bool at_warp_size() const { return token_.kind == TokenKind::kWord && token_.text == "WARP_SZ"; }
 
@@ -202,6 +204,9 @@ class Parser {
   const Mnemonic* mnemonic_ = nullptr;  // of the instruction at hand
   std::vector<Operand> scratch_;
   std::vector<ForwardReference> forward_;
+  std::unordered_set<std::string> broken_names_;
+  bool in_declaration_ = false;  // of a variable of the module
+  std::string last_function_;  // the one that ended last
   std::string mnemonic_buffer_;
 };
 

@@ -16,9 +16,7 @@ void Parser::report(const SyntaxError& error) {
 }
 
 void Parser::mark_broken(std::string_view function) {
-  // Functions end one after the other, so that only forward references can repeat an older name.
-  if (!result_.broken.empty() && result_.broken.back() == function) return;
-  result_.broken.emplace_back(function);
+  if (!function.empty() && broken_names_.emplace(function).second) result_.broken.emplace_back(function);
 }
 
 /// Whether a function begins here, with or without a linkage word. Leaves the tokens as they are.
@@ -55,8 +53,21 @@ void Parser::recover_statement(bool is_directive) {
   for (; depth > 0 && state_->depth() < kMaxScopeDepth; --depth) open_scope();
 }
 
-void Parser::recover_module() {
+/// Whether the token, at module scope, is of a kind that only bodies hold.
+bool Parser::is_stray_statement() const {
+  if (token_.kind == TokenKind::kDotWord) return token_.is_dot("reg") || token_.is_dot("param");
+  return token_.kind != TokenKind::kInvalid;
+}
+
+/// Skips to the next statement of the module. A declaration ends at its ';', whatever its braces
+/// look like, a function with the brace that closes it.
+void Parser::recover_module(bool in_declaration) {
   uint32_t depth = 0;
+  if (in_declaration) {
+    while (token_.kind != TokenKind::kEnd && !token_.is(';') && !at_function_start()) advance();
+    accept(';');
+    return;
+  }
   while (token_.kind != TokenKind::kEnd) {
     if (token_.is_dot("entry") || token_.is_dot("func")) return;
     if (token_.is('{')) ++depth;
