@@ -130,7 +130,11 @@ class Store:
             known = list(db.query("SELECT first_seen FROM images WHERE hash = ?", [image.hash]))
             first = known[0]["first_seen"] if known else now
             db.table("images").upsert(_image_row(image, now) | {"first_seen": first}, pk="hash")
-            found = "not in what the image holds now" if image.status == Status.READY else ""
+            found = (
+                "the PTX of the image has no kernel of this name"
+                if image.status == Status.READY
+                else ""
+            )
             db.execute(
                 "UPDATE kernels SET status = ?, reason = ?, blob = x'', summary = '{}' "
                 "WHERE image = ?",

@@ -1,36 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The messages and shared tables of Tessera's processes, as Python sees them.
+"""The messages, as plain values that can be packed and unpacked.
 
-Their one description is the C headers: the text between the cdef markers is given to cffi
-as it stands, and the NumPy types of the shared tables are derived from cffi's. Nothing else
-in this package knows an offset or a number of the protocol.
+Unpacking checks everything that can be checked without knowing what a message is for, and
+raises ProtocolError.
 """
 
 from __future__ import annotations
 
-import enum
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import cffi
-import numpy as np
-
-from tessera.settings import header_path
-
-_BEGIN, _END = "/* cdef begin */", "/* cdef end */"
-_HEADERS = (
-    "tessera/protocol/control.h",
-    "tessera/protocol/channel.h",
-    "tessera/access/summary.h",
+from tessera.protocol.headers import (
+    MAGIC,
+    MAX_DEVICES,
+    VERSION,
+    KernelStatus,
+    MessageType,
+    constant,
+    ffi,
+    sizeof,
 )
-_INTEGERS = {(1, True): "i1", (2, True): "i2", (4, True): "i4", (8, True): "i8"} | {
-    (1, False): "u1",
-    (2, False): "u2",
-    (4, False): "u4",
-    (8, False): "u8",
-}
 
 
 class ProtocolError(Exception):
@@ -46,141 +36,6 @@ class VersionMismatchError(ProtocolError):
             f"this controller speaks protocol version {VERSION}, the program speaks {theirs}: "
             "install the same Tessera on both sides"
         )
-
-
-def cdef_text(header: str) -> str:
-    """The part of a header that cffi may read. Raises ValueError when the markers are missing."""
-    text = header_path(header).read_text("utf-8")
-    begin, end = text.find(_BEGIN), text.find(_END)
-    if begin < 0 or end < begin:
-        raise ValueError(f"{header}: no text between {_BEGIN} and {_END}")
-    return text[begin + len(_BEGIN) : end]
-
-
-def _load() -> tuple[Any, Any]:
-    loaded: Any = cffi.FFI()
-    for header in _HEADERS:
-        loaded.cdef(cdef_text(header))
-    return loaded, loaded.dlopen(None)  # opened for its enumeration constants alone
-
-
-_ffi, _constants = _load()
-
-
-def constant(name: str) -> int:
-    """An enumeration constant of the headers, such as TS_MAX_KERNELS."""
-    return int(getattr(_constants, name))
-
-
-VERSION = constant("TS_PROTOCOL_VERSION")
-MAGIC = constant("TS_CONTROL_MAGIC")
-MAX_MESSAGE = constant("TS_MAX_MESSAGE")
-MAX_DEVICES = constant("TS_MAX_DEVICES")
-MAX_KERNELS = constant("TS_MAX_KERNELS")
-HOME_ONLY = constant("TS_KERNEL_HOME_ONLY")
-KERNEL_UNKNOWN = constant("TS_KERNEL_UNKNOWN")
-DEVICE_HOME = constant("TS_DEVICE_HOME")
-
-
-class MessageType(enum.IntEnum):
-    """ts_message.type"""
-
-    HELLO = constant("TS_HELLO")
-    WELCOME = constant("TS_WELCOME")
-    REFUSED = constant("TS_REFUSED")
-    KERNEL = constant("TS_KERNEL")
-    KERNEL_INFO = constant("TS_KERNEL_INFO")
-    WORKERS = constant("TS_WORKERS")
-    STATUS = constant("TS_STATUS")
-    WORKER_LOST = constant("TS_WORKER_LOST")
-    OBSERVE = constant("TS_OBSERVE")
-    OBSERVED = constant("TS_OBSERVED")
-
-
-class KernelStatus(enum.IntEnum):
-    """ts_kernel_info.status"""
-
-    READY = constant("TS_KERNEL_READY")
-    NEED_IMAGE = constant("TS_KERNEL_NEED_IMAGE")
-    PENDING = constant("TS_KERNEL_PENDING")
-    FAILED = constant("TS_KERNEL_FAILED")
-
-
-STAY_REASONS: dict[int, str] = {
-    constant("TS_STAY_PLACED"): "placed at home",
-    constant("TS_STAY_NO_SUMMARY"): "no summary",
-    constant("TS_STAY_UNKNOWN"): "accesses unknown",
-    constant("TS_STAY_PROPERTY"): "does what only home can",
-    constant("TS_STAY_MEMORY"): "argument outside the arena",
-    constant("TS_STAY_ATTRIBUTES"): "launch attributes",
-    constant("TS_STAY_CAPTURE"): "stream capture",
-    constant("TS_STAY_WORKER"): "worker could not",
-}
-
-PROPERTY_WORDS: dict[int, str] = {
-    constant("TS_KERNEL_UNKNOWN"): "unknown accesses",
-    constant("TS_KERNEL_PRINTS"): "prints",
-    constant("TS_KERNEL_ALLOCATES"): "allocates device memory",
-    constant("TS_KERNEL_ASSERTS"): "asserts",
-    constant("TS_KERNEL_LAUNCHES"): "launches kernels",
-    constant("TS_KERNEL_WRITES_GLOBALS"): "writes module variables",
-    constant("TS_KERNEL_READS_GLOBALS"): "reads module variables",
-    constant("TS_KERNEL_READS_CONSTANT_DATA"): "reads constant data",
-    constant("TS_KERNEL_TEXTURES"): "uses textures",
-    constant("TS_KERNEL_TENSOR_MAPS"): "uses tensor maps",
-    constant("TS_KERNEL_DEVICE_DEPENDENT"): "depends on the device",
-    constant("TS_KERNEL_GRID_SYNC"): "synchronises the grid",
-    constant("TS_KERNEL_INDIRECT_CALLS"): "calls through pointers",
-    constant("TS_KERNEL_ORDER_DEPENDENT"): "depends on the order of atomics",
-    constant("TS_KERNEL_SYSTEM_SCOPE"): "talks to the host or to peers",
-    constant("TS_KERNEL_CLUSTERS"): "uses clusters",
-}
-
-
-def property_words(properties: int) -> list[str]:
-    """Words for the bits of TS_KERNEL_*, in the order of the bits."""
-    return [words for bit, words in sorted(PROPERTY_WORDS.items()) if properties & bit]
-
-
-def sizeof(type_name: str) -> int:
-    """Bytes of a struct of the headers."""
-    return int(_ffi.sizeof(type_name))
-
-
-def offsetof(type_name: str, member: str) -> int:
-    """Byte offset of a member of a struct of the headers."""
-    return int(_ffi.offsetof(type_name, member))
-
-
-def members(type_name: str) -> list[str]:
-    """The names of a struct's members, in order."""
-    return [str(name) for name, _ in _ffi.typeof(type_name).fields]
-
-
-@functools.cache
-def dtype(type_name: str) -> np.dtype[Any]:
-    """The NumPy type with the layout of a struct of the headers; char[] becomes bytes."""
-    result: np.dtype[Any] = np.dtype(_format(_ffi.typeof(type_name)))
-    return result
-
-
-def _format(ctype: Any) -> Any:
-    if ctype.kind == "struct":
-        parts = [(name, _format(part.type), part.offset) for name, part in ctype.fields]
-        return np.dtype(
-            {
-                "names": [part[0] for part in parts],
-                "formats": [part[1] for part in parts],
-                "offsets": [part[2] for part in parts],
-                "itemsize": _ffi.sizeof(ctype),
-            }
-        )
-    if ctype.kind == "array":
-        if ctype.item.cname == "char":
-            return f"S{ctype.length}"
-        return np.dtype((_format(ctype.item), (ctype.length,)))
-    signed = int(_ffi.cast(ctype, -1)) < 0
-    return _INTEGERS[_ffi.sizeof(ctype), signed]
 
 
 @dataclass(frozen=True)
@@ -211,13 +66,13 @@ def _struct(type_name: str, data: bytes) -> Any:
     size = sizeof(type_name)
     if len(data) < size:
         raise ProtocolError(f"a {type_name} has {size} bytes, the message only {len(data)}")
-    value = _ffi.new(f"{type_name} *")
-    _ffi.memmove(value, data, size)
+    value = ffi.new(f"{type_name} *")
+    ffi.memmove(value, data, size)
     return value
 
 
 def _message(type_name: str, kind: int, request: int, tail_size: int = 0) -> Any:
-    value = _ffi.new(f"{type_name} *")
+    value = ffi.new(f"{type_name} *")
     header = value if type_name == "ts_message" else value.header
     header.magic, header.version, header.type = MAGIC, VERSION, kind
     header.size, header.request = sizeof(type_name) + tail_size, request
@@ -225,11 +80,11 @@ def _message(type_name: str, kind: int, request: int, tail_size: int = 0) -> Any
 
 
 def _bytes(value: Any) -> bytes:
-    return bytes(_ffi.buffer(value))
+    return bytes(ffi.buffer(value))
 
 
 def _text(array: Any) -> str:
-    raw: bytes = _ffi.string(array)
+    raw: bytes = ffi.string(array)
     return raw.decode("utf-8", "replace")
 
 
@@ -237,7 +92,7 @@ def _put_text(array: Any, text: str) -> None:
     """Copies text, cut so that it stays valid UTF-8 and ends with a NUL."""
     raw = text.encode("utf-8", "replace")[: len(array) - 1]
     raw = raw.decode("utf-8", "ignore").encode("utf-8")
-    _ffi.memmove(array, raw + b"\0", len(raw) + 1)
+    ffi.memmove(array, raw + b"\0", len(raw) + 1)
 
 
 @dataclass(frozen=True)
@@ -251,12 +106,12 @@ class Device:
 
 
 def _device(value: Any) -> Device:
-    uuid = bytes(_ffi.buffer(value.uuid)).hex()
+    uuid = bytes(ffi.buffer(value.uuid)).hex()
     return Device(uuid, value.compute_capability, value.memory_bytes, _text(value.name))
 
 
 def _put_device(target: Any, device: Device) -> None:
-    _ffi.memmove(target.uuid, bytes.fromhex(device.uuid), 16)
+    ffi.memmove(target.uuid, bytes.fromhex(device.uuid), 16)
     target.compute_capability = device.compute_capability
     target.memory_bytes = device.memory_bytes
     _put_text(target.name, device.name)
@@ -487,7 +342,7 @@ def read_summary_header(blob: bytes) -> SummaryHeader:
 
 def pack_summary_header(properties: int, minimum_architecture: int = 0) -> bytes:
     """A summary without accesses: what a kernel with no memory access has."""
-    value = _ffi.new("ts_summary *")
+    value = ffi.new("ts_summary *")
     value.magic, value.version = constant("TS_SUMMARY_MAGIC"), constant("TS_SUMMARY_VERSION")
     value.size, value.properties = sizeof("ts_summary"), properties
     value.minimum_architecture = minimum_architecture

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which device each kernel runs on: the user's rules, and what decides where there are none."""
+
+from tessera.placement.devices import Worker, device_names
+from tessera.placement.policy import POLICIES, Decision, Kernel, Policy, make_policy
+from tessera.placement.resolve import Placement, place, unmatched_rules
+from tessera.placement.rules import HELP, Finding, Rule, Rules, parse_rules
+
+__all__ = [
+    "HELP",
+    "POLICIES",
+    "Decision",
+    "Finding",
+    "Kernel",
+    "Placement",
+    "Policy",
+    "Rule",
+    "Rules",
+    "Worker",
+    "device_names",
+    "make_policy",
+    "parse_rules",
+    "place",
+    "unmatched_rules",
+]

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a policy's wish to what the table says: a kernel goes only where it can run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tessera import protocol
+from tessera.placement.devices import Worker
+from tessera.placement.policy import Kernel, Policy
+from tessera.placement.rules import Finding, Rules
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where one kernel runs."""
+
+    device: int  # 0 home, else a worker's index
+    reason: str
+    wanted: int  # the device that the policy chose
+    line: int = 0  # of the rule that decided; 0: none did
+
+
+def place(kernel: Kernel, policy: Policy, workers: Sequence[Worker]) -> Placement:
+    """The policy's choice, or home with the reason when the kernel cannot run there."""
+    decision = policy.decide(kernel, workers)
+    home = protocol.DEVICE_HOME
+    if decision.device == home:
+        return Placement(home, decision.reason, home, decision.line)
+    obstacle = _obstacle(kernel, decision.device, workers)
+    if obstacle:
+        return Placement(home, obstacle, decision.device, decision.line)
+    return Placement(decision.device, decision.reason, decision.device, decision.line)
+
+
+def _obstacle(kernel: Kernel, device: int, workers: Sequence[Worker]) -> str:
+    """Why the kernel must stay at home; empty when it need not."""
+    if not kernel.has_summary:
+        return kernel.reason or "not analysed yet"
+    held = kernel.properties & protocol.HOME_ONLY
+    if held:
+        return f"stays home: {', '.join(protocol.property_words(held))}"
+    worker = next((worker for worker in workers if worker.index == device), None)
+    if worker is None or not worker.up:
+        return f"worker {device} is down"
+    return _architecture_obstacle(kernel, worker)
+
+
+def _architecture_obstacle(kernel: Kernel, worker: Worker) -> str:
+    has = worker.compute_capability
+    only, least = kernel.only_architecture, kernel.minimum_architecture
+    if has and only and has != only:
+        return f"runs on sm_{only} only, worker {worker.index} is sm_{has}"
+    if has and has < least:
+        return f"needs sm_{least}, worker {worker.index} is sm_{has}"
+    return ""
+
+
+def unmatched_rules(rules: Rules, kernels: Iterable[tuple[str, str]]) -> tuple[Finding, ...]:
+    """A warning for each rule that fits none of the known kernels, given as (name, image)."""
+    known = list(kernels)
+    return tuple(
+        Finding(rule.line, f"{rule.pattern!r} fits no kernel seen so far")
+        for rule in rules.rules
+        if not any(rule.fits(name, image) for name, image in known)
+    )

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The child process that analyses images: one job at a time, over the socket on stdin.
+
+A job is a packet of JSON with the image's descriptor; the answer is a packet of JSON, with a
+descriptor of more JSON where that is long. A crash or a hang here costs one image its
+summary, and the controller nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import importlib
+import json
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tessera import protocol
+from tessera.placement import parse_rules, unmatched_rules
+from tessera.placement.devices import Worker
+from tessera.protocol import packets
+from tessera.service.extraction import Extraction, NotDescribedError, extract
+
+DEFAULT_ANALYSIS = "tessera.analysis"
+Analyze = Callable[[str], Mapping[str, Any]]
+
+
+def analyze_image(
+    data: bytes, path: str, capabilities: list[int], analyze: Analyze
+) -> dict[str, Any]:
+    """What is to be stored about an image and its kernels, as JSON."""
+    begin = time.perf_counter()
+    result: dict[str, Any] = {"kind": "", "reason": "", "kernels": []}
+    try:
+        found = extract(data, path, capabilities)
+        result["kind"] = found.kind
+        result["kernels"] = _analyze_texts(found, analyze)
+        if not result["kernels"]:
+            result["reason"] = "the PTX of this image has no kernel"
+    except NotDescribedError as error:
+        result["reason"] = str(error)
+    except MemoryError:
+        result["reason"] = "the analysis ran out of memory"
+    result["milliseconds"] = (time.perf_counter() - begin) * 1e3
+    return result
+
+
+def _analyze_texts(found: Extraction, analyze: Analyze) -> list[dict[str, Any]]:
+    by_name: dict[str, list[dict[str, Any]]] = {}
+    for text in found.texts:
+        for kernel in _analyze_text(text.text, analyze):
+            by_name.setdefault(kernel["name"], []).append(kernel)
+    return [_agree(versions, len(found.texts)) for versions in by_name.values()]
+
+
+def _analyze_text(text: bytes, analyze: Analyze) -> list[dict[str, Any]]:
+    from tessera.native import ptx
+
+    errors = ptx.parse(text).errors
+    try:
+        summaries = analyze(text.decode("utf-8", "replace"))
+    except Exception as error:  # an analysis that fails is a fact about the image
+        where = f"{errors[0]}; " if errors else ""
+        raise NotDescribedError(f"analysis error: {where}{type(error).__name__}: {error}") from None
+    if not summaries and errors:
+        raise NotDescribedError(f"the PTX cannot be read: {errors[0]}")
+    return [_kernel(name, summary) for name, summary in summaries.items()]
+
+
+def _kernel(name: str, summary: Any) -> dict[str, Any]:
+    kernel: dict[str, Any] = {"name": name, "status": "failed", "reason": "", "summary": {}}
+    kernel |= {"blob": "", "properties": 0, "minimum": 0, "only": 0, "grade": ""}
+    try:
+        blob = summary.to_blob()
+        header = protocol.read_summary_header(blob)
+        kernel["summary"] = summary.to_dict()
+    except Exception as error:  # likewise
+        return kernel | {"reason": f"analysis error: {type(error).__name__}: {error}"}
+    if len(blob) + protocol.sizeof("ts_kernel_info") > protocol.MAX_MESSAGE // 2:
+        return kernel | {"reason": f"its access summary is too large ({len(blob)} bytes)"}
+    unknown = header.properties & protocol.KERNEL_UNKNOWN
+    return kernel | {
+        "status": "ready",
+        "blob": base64.b64encode(blob).decode("ascii"),
+        "properties": header.properties,
+        "minimum": header.minimum_architecture,
+        "only": header.only_architecture,
+        "grade": "unknown" if unknown else "ptx",
+    }
+
+
+def _agree(versions: list[dict[str, Any]], texts: int) -> dict[str, Any]:
+    """One answer for a kernel that several texts describe: they have to say the same."""
+    first = versions[0]
+    failed = [version for version in versions if version["status"] != "ready"]
+    if failed:
+        return failed[0]
+    if len(versions) < texts:
+        return _refused(first, "not every PTX text of the image has this kernel")
+    if any(_essence(version) != _essence(first) for version in versions):
+        return _refused(first, "the PTX texts of the image differ in what this kernel accesses")
+    return first
+
+
+def _refused(kernel: dict[str, Any], reason: str) -> dict[str, Any]:
+    return kernel | {"status": "failed", "reason": reason, "blob": "", "summary": {}}
+
+
+def _essence(kernel: dict[str, Any]) -> Any:
+    """The summary without line numbers and architectures, which may differ."""
+
+    def stripped(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {
+                key: stripped(part)
+                for key, part in value.items()
+                if key not in {"line", "minimum_architecture", "only_architecture"}
+            }
+        return [stripped(part) for part in value] if isinstance(value, list) else value
+
+    return stripped(kernel["summary"]), kernel["properties"]
+
+
+def try_rules(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Rules that fit no known kernel. Done here, for an expression may take for ever."""
+    workers = [Worker(**worker) for worker in job["workers"]]
+    rules = parse_rules(job["text"], workers)
+    kernels = [(name, image) for name, image in job["kernels"]]
+    return {"unmatched": [[f.line, f.message] for f in unmatched_rules(rules, kernels)]}
+
+
+def _answer(job: dict[str, Any], packet: packets.Packet, analyze: Analyze) -> dict[str, Any]:
+    if job["kind"] == "rules":
+        fd = packet.fds[0]
+        return try_rules(json.loads(packets.read_file(fd, job["size"])))
+    try:
+        data = packets.read_file(packet.fds[0], job["size"])
+    except (ValueError, IndexError) as error:
+        return {"kind": "", "kernels": [], "reason": f"the image {error}", "milliseconds": 0.0}
+    return analyze_image(data, job["path"], job["capabilities"], analyze)
+
+
+def serve(sock: socket.socket, analyze: Analyze, version: int) -> None:
+    """Answers jobs until the controller closes the connection."""
+    packets.send(sock, json.dumps({"version": version}).encode())
+    while (packet := packets.receive(sock)) is not None:
+        try:
+            answer = _answer(json.loads(packet.data), packet, analyze)
+        finally:
+            packet.close()
+        data = json.dumps(answer).encode()
+        fd = packets.memory_file("tessera-analysis", data)
+        packets.send(sock, json.dumps({"size": len(data)}).encode(), [fd])
+        packets.close_fds([fd])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--analysis", default=DEFAULT_ANALYSIS, help="module with analyze_module")
+    options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the controller's to answer
+    module = importlib.import_module(options.analysis)
+    sock = socket.socket(fileno=sys.stdin.fileno())
+    try:
+        serve(sock, module.analyze_module, int(getattr(module, "ANALYSIS_VERSION", 1)))
+    except (ConnectionError, BrokenPipeError):
+        sys.exit(0)  # the controller has gone
+
+
+if __name__ == "__main__":
+    main()
