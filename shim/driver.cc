@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "interpose.h"
 #include "loaded_objects.h"
 #include "log.h"
 #include "runtime.h"
@@ -114,7 +113,8 @@ std::vector<LoadedObject> objects_between(const std::vector<LoadedObject>& objec
     } else if (is_driver(object) || std::strcmp(object.soname(), "libc.so.6") == 0) {
       break;
     } else if (behind) {
-      for (const char* probe : {"cuInit", "cuLaunchKernel", "cuMemAlloc_v2", "cuGetProcAddress", "cuGetProcAddress_v2"}) {
+      for (const char* probe :
+           {"cuInit", "cuLaunchKernel", "cuMemAlloc_v2", "cuGetProcAddress", "cuGetProcAddress_v2"}) {
         if (object.function(probe) == nullptr) continue;
         found.push_back(object);
         break;
@@ -131,7 +131,8 @@ void fill(Loaded& loaded, const LoadedObject& library) {
       if (address == nullptr) address = object.function(symbol.name);
     }
     if (address == nullptr) address = library.function(symbol.name);
-    if (address != nullptr) std::memcpy(reinterpret_cast<char*>(&loaded.table) + symbol.offset, &address, sizeof(address));
+    if (address != nullptr)
+      std::memcpy(reinterpret_cast<char*>(&loaded.table) + symbol.offset, &address, sizeof(address));
   }
   loaded.path = library.path();
   loaded.library = {nullptr, library.begin(), library.end(), 0};

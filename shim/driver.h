@@ -56,9 +56,9 @@ inline void* real_pointer(const Driver& table, const Interposed& entry) {
 
 /// The library that the table was filled from.
 struct DriverLibrary {
-  const char* path;            // as the loader names it; empty: none was found
-  uintptr_t begin, end;        // where it is mapped
-  int version;                 // cuDriverGetVersion; 0 when it failed
+  const char* path;      // as the loader names it; empty: none was found
+  uintptr_t begin, end;  // where it is mapped
+  int version;           // cuDriverGetVersion; 0 when it failed
   bool contains(const void* address) const {
     return reinterpret_cast<uintptr_t>(address) >= begin && reinterpret_cast<uintptr_t>(address) < end;
   }

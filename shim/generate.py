@@ -19,7 +19,10 @@ KINDS = ("CUSTOM", "ORDERED", "PASS", "CALLED")
 INTERPOSED = ("CUSTOM", "ORDERED")
 # Beside the driver's names: how programs look them up.
 LOADER_EXPORTS = ("dlopen", "dlsym", "dlvsym")
-NOTICE = "// SPDX-License-Identifier: Apache-2.0\n// Written by shim/generate.py from functions.def and cuda.h.\n"
+NOTICE = (
+    "// SPDX-License-Identifier: Apache-2.0\n"
+    "// Written by shim/generate.py from functions.def and cuda.h.\n"
+)
 
 
 @dataclass(frozen=True)
@@ -80,9 +83,7 @@ def read_list(path: Path) -> list[Entry]:
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if not line.startswith("TESSERA_DRIVER_FUNCTION"):
             continue
-        match = re.fullmatch(
-            r"TESSERA_DRIVER_FUNCTION\((\w+), (\w+), (\w+), (\d+), ([01])\)", line
-        )
+        match = re.fullmatch(r"TESSERA_DRIVER_FUNCTION\((\w+), (\w+), (\w+), (\d+), ([01])\)", line)
         if match is None or match[1] not in KINDS:
             fail(f"{path}:{number}: not a line of the list: {line}")
         assert match is not None
@@ -98,13 +99,11 @@ def typedef_versions(headers: Path) -> dict[str, set[tuple[int, bool]]]:
     return versions
 
 
-def known_bases(headers: Path) -> list[str]:
-    """All base names that the typedef headers know: what a program may ask for."""
+def typedef_bases(headers: Path, pattern: str) -> set[str]:
     names: set[str] = set()
-    for header in sorted(headers.glob("cuda*Typedefs.h")):
+    for header in sorted(headers.glob(pattern)):
         names.update(re.findall(r"PFN_(cu\w+?)_v\d+", header.read_text()))
-    names.add("cuGetExportTable")
-    return sorted(names)
+    return names
 
 
 def check(
@@ -143,7 +142,7 @@ def stream_of(entry: Entry, parameters: list[Parameter]) -> str:
 
 def write_declarations(macros: list[str], missing: dict[str, list[Parameter]]) -> str:
     lines = [NOTICE, "#pragma once\n", "#include <cuda.h>\n"]
-    lines.append("// What cuda.h leaves defined: the names below mean exactly the symbol of that name.")
+    lines.append("// What cuda.h leaves defined: names mean exactly the symbol of that name.")
     lines += [f"#undef {name}" for name in macros]
     lines.append('\nextern "C" {')
     for symbol, parameters in missing.items():
@@ -165,7 +164,8 @@ def write_forwarders(entries: list[Entry], declared: dict[str, list[Parameter]])
         if entry.kind == "CUSTOM":
             parameters = declared[entry.symbol]
             arguments = ", ".join(p.name for p in parameters)
-            lines.append(f"TESSERA_DRIVER_ENTRY __attribute__((weak)) {signature(entry, parameters)} {{")
+            defined = signature(entry, parameters)
+            lines.append(f"TESSERA_DRIVER_ENTRY __attribute__((weak)) {defined} {{")
             lines.append(f"  return driver().{entry.symbol}({arguments});\n}}")
     return "\n".join(lines) + "\n"
 
@@ -193,9 +193,19 @@ def write_exports(entries: list[Entry]) -> str:
     return f"# Written by shim/generate.py.\n{{\n  global:\n{inside}  local: *;\n}};\n"
 
 
-def write_known(names: list[str]) -> str:
-    rows = "".join(f'TESSERA_KNOWN_NAME("{name}")\n' for name in names)
-    return f"{NOTICE}{rows}"
+def write_known(declared: dict[str, list[Parameter]], headers: Path) -> str:
+    """What a program may ask for. Of cuda.h's relatives (OpenGL and the like), whose
+    headers need more than a C++ compiler, only the base names are known."""
+    bases = typedef_bases(headers, "cuda*Typedefs.h") | {"cuGetExportTable"}
+    relatives = {
+        name + version + stream
+        for name in bases - typedef_bases(headers, "cudaTypedefs.h")
+        for version in ("", "_v2")
+        for stream in ("", "_ptsz", "_ptds")
+    }
+    lines = [f'TESSERA_KNOWN_BASE("{name}")' for name in sorted(bases)]
+    lines += [f'TESSERA_KNOWN_SYMBOL("{name}")' for name in sorted(declared.keys() | relatives)]
+    return NOTICE + "\n".join(lines) + "\n"
 
 
 def write_if_changed(path: Path, text: str) -> None:
@@ -226,7 +236,7 @@ def main() -> None:
         "forwarders.cc": write_forwarders(entries, declared),
         "ordered_calls.cc": write_ordered(entries, declared),
         "exports.map": write_exports(entries),
-        "known_names.def": write_known(known_bases(arguments.headers)),
+        "known_names.def": write_known(declared, arguments.headers),
     }.items():
         write_if_changed(arguments.output / name, text)
 

@@ -14,7 +14,7 @@
 #include <cstring>
 #include <optional>
 
-#include "interpose.h"
+#include "loaded_objects.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -139,20 +139,23 @@ bool grow(uint64_t& size, uint64_t offset, uint64_t length) {
 
 bool grow_over_sections(const Source& source, const Elf64_Ehdr& header, uint64_t& size) {
   if (header.e_shnum == 0) return true;
-  if (header.e_shentsize != sizeof(Elf64_Shdr) || !grow(size, header.e_shoff, uint64_t{header.e_shnum} * sizeof(Elf64_Shdr))) {
+  if (header.e_shentsize != sizeof(Elf64_Shdr) ||
+      !grow(size, header.e_shoff, uint64_t{header.e_shnum} * sizeof(Elf64_Shdr))) {
     return false;
   }
   for (uint32_t i = 0; i < header.e_shnum; ++i) {
     Elf64_Shdr section;
     if (!source.read(header.e_shoff + i * sizeof(section), section)) return false;
-    if (section.sh_type != SHT_NOBITS && section.sh_type != SHT_NULL && !grow(size, section.sh_offset, section.sh_size)) return false;
+    if (section.sh_type != SHT_NOBITS && section.sh_type != SHT_NULL && !grow(size, section.sh_offset, section.sh_size))
+      return false;
   }
   return true;
 }
 
 bool grow_over_segments(const Source& source, const Elf64_Ehdr& header, uint64_t& size) {
   if (header.e_phnum == 0) return true;
-  if (header.e_phentsize != sizeof(Elf64_Phdr) || !grow(size, header.e_phoff, uint64_t{header.e_phnum} * sizeof(Elf64_Phdr))) {
+  if (header.e_phentsize != sizeof(Elf64_Phdr) ||
+      !grow(size, header.e_phoff, uint64_t{header.e_phnum} * sizeof(Elf64_Phdr))) {
     return false;
   }
   for (uint32_t i = 0; i < header.e_phnum; ++i) {
@@ -166,7 +169,8 @@ bool grow_over_segments(const Source& source, const Elf64_Ehdr& header, uint64_t
 /// 0 when the headers contradict themselves.
 size_t elf_size(const Source& source) {
   Elf64_Ehdr header;
-  if (!source.read(0, header) || header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB) return 0;
+  if (!source.read(0, header) || header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB)
+    return 0;
   uint64_t size = sizeof(header);
   if (!grow_over_sections(source, header, size) || !grow_over_segments(source, header, size)) return 0;
   return size;
@@ -210,7 +214,7 @@ struct Search {
 int search_object(dl_phdr_info* info, size_t, void* argument) {
   auto& search = *static_cast<Search*>(argument);
   for (int i = 0; i < info->dlpi_phnum && !search.found; ++i) {
-    const ElfW(Phdr)& header = info->dlpi_phdr[i];
+    const ElfW(Phdr) & header = info->dlpi_phdr[i];
     if (header.p_type != PT_LOAD || (header.p_flags & PF_W) != 0 || (header.p_flags & PF_R) == 0) continue;
     const uintptr_t begin = info->dlpi_addr + header.p_vaddr;
     search.found = search.begin >= begin && search.end <= begin + header.p_filesz;
@@ -247,7 +251,8 @@ bool read_all(const File& file, struct stat& status, std::vector<uint8_t>& conte
   if (status.st_size <= 0 || static_cast<size_t>(status.st_size) > kMaxImageBytes) return false;
   content.resize(static_cast<size_t>(status.st_size));
   for (size_t done = 0; done < content.size();) {
-    const ssize_t got = ::pread(file.descriptor, content.data() + done, content.size() - done, static_cast<off_t>(done));
+    const ssize_t got =
+        ::pread(file.descriptor, content.data() + done, content.size() - done, static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return false;
     done += static_cast<size_t>(got);

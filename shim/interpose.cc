@@ -8,6 +8,7 @@
 #include <cstring>
 #include <iterator>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "driver.h"
@@ -18,15 +19,25 @@
 namespace tessera::shim {
 namespace {
 
-constexpr const char* kKnownNames[] = {
-#define TESSERA_KNOWN_NAME(name) name,
+constexpr const char* kKnownBases[] = {
+#define TESSERA_KNOWN_BASE(name) name,
+#define TESSERA_KNOWN_SYMBOL(name)
 #include "known_names.def"
-#undef TESSERA_KNOWN_NAME
+#undef TESSERA_KNOWN_BASE
+#undef TESSERA_KNOWN_SYMBOL
 };
 
-bool is_known(const char* base) {
+constexpr const char* kKnownSymbols[] = {
+#define TESSERA_KNOWN_BASE(name)
+#define TESSERA_KNOWN_SYMBOL(name) name,
+#include "known_names.def"
+#undef TESSERA_KNOWN_BASE
+#undef TESSERA_KNOWN_SYMBOL
+};
+
+bool contains(std::span<const char* const> sorted, const char* name) {
   const auto less = [](const char* a, const char* b) { return std::strcmp(a, b) < 0; };
-  return std::binary_search(std::begin(kKnownNames), std::end(kKnownNames), base, less);
+  return std::binary_search(sorted.begin(), sorted.end(), name, less);
 }
 
 /// One pointer that the driver gives for an interposed function.
@@ -78,7 +89,8 @@ const Answers& answers() {
 
 /// Of two functions that the driver serves with one pointer, the one that was asked for.
 bool fits_better(const Interposed& candidate, const Interposed& best, int version, bool per_thread) {
-  if ((candidate.per_thread == per_thread) != (best.per_thread == per_thread)) return candidate.per_thread == per_thread;
+  if ((candidate.per_thread == per_thread) != (best.per_thread == per_thread))
+    return candidate.per_thread == per_thread;
   if ((candidate.version <= version) != (best.version <= version)) return candidate.version <= version;
   return candidate.version > best.version;
 }
@@ -92,6 +104,10 @@ void replace(const char* base, void** function, int version, cuuint64_t flags, c
 
 }  // namespace
 
+bool is_known_base(const char* base) { return contains(kKnownBases, base); }
+
+bool is_known_symbol(const char* symbol) { return contains(kKnownSymbols, symbol); }
+
 void* instead_of(const char* base, void* found, int version, uint64_t flags) {
   const std::vector<Answer>& all = answers().all;
   const Interposed wanted{base, nullptr, 0, false, nullptr, 0};
@@ -104,7 +120,7 @@ void* instead_of(const char* base, void* found, int version, uint64_t flags) {
   }
   if (best != nullptr) return best->ours != nullptr ? best->ours : found;
   // A version of an interposed function, or a whole function, of a newer driver.
-  if (first != last || !is_known(base)) runtime().saw_unknown_function(base);
+  if (first != last || !is_known_base(base)) runtime().saw_unknown_function(base);
   return found;
 }
 
@@ -113,14 +129,14 @@ void* instead_of(const char* base, void* found, int version, uint64_t flags) {
 using namespace tessera::shim;
 
 TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** function, int version,
-                                                      cuuint64_t flags) {
+                                                       cuuint64_t flags) {
   const CUresult result = driver().cuGetProcAddress(symbol, function, version, flags);
   if (result == CUDA_SUCCESS) replace(symbol, function, version, flags, __builtin_return_address(0));
   return result;
 }
 
 TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** function, int version,
-                                                         cuuint64_t flags, CUdriverProcAddressQueryResult* status) {
+                                                          cuuint64_t flags, CUdriverProcAddressQueryResult* status) {
   const CUresult result = driver().cuGetProcAddress_v2(symbol, function, version, flags, status);
   if (result == CUDA_SUCCESS) replace(symbol, function, version, flags, __builtin_return_address(0));
   return result;

@@ -7,12 +7,13 @@
 
 namespace tessera::shim {
 
-/// The C library's own dlopen and dlsym, past every interposer.
-void* libc_dlopen(const char* file, int mode);
-void* libc_dlsym(void* handle, const char* name);
-
 /// The shim's function to give out instead of `found`, the driver's answer to
 /// cuGetProcAddress(base, version, flags); `found` itself when it is not interposed.
 void* instead_of(const char* base, void* found, int version, uint64_t flags);
+
+/// Whether this build's cuda.h knows the name: what cuGetProcAddress is asked
+/// for, or an exported symbol.
+bool is_known_base(const char* base);
+bool is_known_symbol(const char* symbol);
 
 }  // namespace tessera::shim

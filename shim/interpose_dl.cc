@@ -18,20 +18,7 @@
 namespace tessera::shim {
 namespace {
 
-using Dlopen = void* (*)(const char*, int);
-using Dlsym = void* (*)(void*, const char*);
 using Dlvsym = void* (*)(void*, const char*, const char*);
-
-/// A function looked up at first need; racing threads find the same.
-template <void* (*find)(const char*)>
-void* cached(std::atomic<void*>& slot, const char* name) {
-  void* function = slot.load(std::memory_order_relaxed);
-  if (function == nullptr) {
-    function = find(name);
-    slot.store(function, std::memory_order_relaxed);
-  }
-  return function;
-}
 
 /// What the name means to an object behind the shim: another preloaded library's
 /// function, if there is one, else the C library's.
@@ -46,14 +33,18 @@ void* next_function(const char* name) {
   return libc_function(name);
 }
 
-#define TESSERA_CACHED(find, name)                  \
-  [] {                                              \
-    static constinit std::atomic<void*> slot{nullptr}; \
-    return cached<find>(slot, name);                \
-  }()
+/// A function looked up at first need; racing threads find the same.
+template <class Find>
+void* cached(std::atomic<void*>& slot, Find find) {
+  void* function = slot.load(std::memory_order_relaxed);
+  if (function == nullptr) {
+    function = find();
+    slot.store(function, std::memory_order_relaxed);
+  }
+  return function;
+}
 
-Dlsym libc_dlsym_function() { return reinterpret_cast<Dlsym>(TESSERA_CACHED(libc_function, "dlsym")); }
-Dlvsym libc_dlvsym_function() { return reinterpret_cast<Dlvsym>(TESSERA_CACHED(libc_function, "dlvsym")); }
+constinit std::atomic<void*> next_dlopen{nullptr}, next_dlsym{nullptr}, next_dlvsym{nullptr}, libc_dlvsym{nullptr};
 
 /// Answer, or (when jump is set) go on there with the caller's own arguments.
 struct Verdict {
@@ -61,8 +52,19 @@ struct Verdict {
   void* jump;
 };
 
+/// cu and a capital letter: not cudaMalloc, not cublasCreate.
+bool is_driver_name(const char* name) {
+  return name != nullptr && name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+}
+
+/// A function of a newer driver that the program obtains: it may work unseen.
+void watch_unknown(void* handle, const char* name, const void* caller) {
+  if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || is_beneath(caller) || runtime().disabled()) return;
+  void* found = libc_dlsym(handle, name);
+  if (found != nullptr && driver_is_mapped() && load_driver().contains(found)) runtime().saw_unknown_function(name);
+}
+
 const Interposed* interposed(const char* name) {
-  if (name == nullptr || name[0] != 'c' || name[1] != 'u') return nullptr;
   for (const Interposed& entry : interposed_functions()) {
     if (entry.ours != nullptr && std::strcmp(entry.symbol, name) == 0) return &entry;
   }
@@ -109,33 +111,27 @@ const char* redirected(const char* file) {
 
 }  // namespace
 
-void* libc_dlopen(const char* file, int mode) {
-  return reinterpret_cast<Dlopen>(TESSERA_CACHED(libc_function, "dlopen"))(file, mode);
-}
-
-void* libc_dlsym(void* handle, const char* name) { return libc_dlsym_function()(handle, name); }
-
 extern "C" {
 
 [[gnu::used]] Verdict tessera_judge_dlsym(void* handle, const char* name, void*, const void* caller) {
-  void* next = TESSERA_CACHED(next_function, "dlsym");
-  const Interposed* entry = interposed(name);
-  if (entry == nullptr) return {nullptr, next};
-  return answer(*entry, handle, name, caller, next,
-                [](void* where, const char* what) { return libc_dlsym_function()(where, what); });
+  void* next = cached(next_dlsym, [] { return next_function("dlsym"); });
+  if (!is_driver_name(name)) return {nullptr, next};
+  if (const Interposed* entry = interposed(name)) return answer(*entry, handle, name, caller, next, libc_dlsym);
+  if (!is_known_symbol(name)) watch_unknown(handle, name, caller);
+  return {nullptr, next};
 }
 
 [[gnu::used]] Verdict tessera_judge_dlvsym(void* handle, const char* name, const char* version, const void* caller) {
-  void* next = TESSERA_CACHED(next_function, "dlvsym");
-  const Interposed* entry = interposed(name);
+  void* next = cached(next_dlvsym, [] { return next_function("dlvsym"); });
+  const Interposed* entry = is_driver_name(name) ? interposed(name) : nullptr;
   if (entry == nullptr) return {nullptr, next};
-  return answer(*entry, handle, name, caller, next, [version](void* where, const char* what) {
-    return libc_dlvsym_function()(where, what, version);
-  });
+  const auto look = reinterpret_cast<Dlvsym>(cached(libc_dlvsym, [] { return libc_function("dlvsym"); }));
+  return answer(*entry, handle, name, caller, next,
+                [=](void* where, const char* what) { return look(where, what, version); });
 }
 
 [[gnu::used]] Verdict tessera_judge_dlopen(const char* file, intptr_t mode, void*, const void*) {
-  void* next = TESSERA_CACHED(next_function, "dlopen");
+  void* next = cached(next_dlopen, [] { return next_function("dlopen"); });
   if (const char* instead = redirected(file)) return {libc_dlopen(instead, static_cast<int>(mode)), nullptr};
   return {nullptr, next};
 }
@@ -146,6 +142,7 @@ extern "C" {
 
 // NAME(a, b, c): asks the judge with the caller's return address as fourth
 // argument, then returns the answer or jumps on with everything as it was.
+// clang-format off
 #if defined(__x86_64__)
 #define TESSERA_JUDGED(name)                      \
   asm(".text\n"                                   \
@@ -176,7 +173,7 @@ extern "C" {
       ".type " #name ", %function\n"      \
       ".p2align 4\n" #name ":\n"          \
       ".cfi_startproc\n"                  \
-      "  hint #34\n"                      \
+      "  hint #34\n" /* bti c */          \
       "  stp x29, x30, [sp, #-48]!\n"     \
       "  .cfi_def_cfa_offset 48\n"        \
       "  .cfi_offset 29, -48\n"           \
@@ -202,6 +199,7 @@ extern "C" {
 #else
 #error "The shim knows x86-64 and AArch64 only."
 #endif
+// clang-format on
 
 TESSERA_JUDGED(dlopen);
 TESSERA_JUDGED(dlsym);

@@ -3,6 +3,8 @@
 
 #include <cuda.h>
 
+#include <cstring>
+
 namespace tessera::shim {
 
 /// Whether a module loaded with these options may differ from what the image
@@ -11,7 +13,9 @@ namespace tessera::shim {
 inline bool changes_code(const CUjit_option* options, unsigned int count) {
   if (options == nullptr) return false;
   for (unsigned int i = 0; i < count; ++i) {
-    switch (options[i]) {
+    int option = 0;  // newer drivers know values that the enumeration lacks
+    std::memcpy(&option, &options[i], sizeof(option));
+    switch (option) {
       case CU_JIT_WALL_TIME:
       case CU_JIT_INFO_LOG_BUFFER:
       case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:

@@ -2,6 +2,7 @@
 #include "loaded_objects.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 namespace tessera::shim {
@@ -37,36 +38,50 @@ int append_object(dl_phdr_info* info, size_t, void* objects) {
 
 }  // namespace
 
-LoadedObject::LoadedObject(const dl_phdr_info& info) : path_(info.dlpi_name != nullptr ? info.dlpi_name : ""), base_(info.dlpi_addr) {
+LoadedObject::LoadedObject(const dl_phdr_info& info)
+    : path_(info.dlpi_name != nullptr ? info.dlpi_name : ""), base_(info.dlpi_addr) {
   for (int i = 0; i < info.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& header = info.dlpi_phdr[i];
+    const ElfW(Phdr) & header = info.dlpi_phdr[i];
     if (header.p_type == PT_LOAD) {
       begin_ = std::min(begin_, base_ + header.p_vaddr);
       end_ = std::max(end_, base_ + header.p_vaddr + header.p_memsz);
     }
   }
   for (int i = 0; i < info.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& header = info.dlpi_phdr[i];
+    const ElfW(Phdr) & header = info.dlpi_phdr[i];
     if (header.p_type == PT_DYNAMIC) read_dynamic(reinterpret_cast<const ElfW(Dyn)*>(base_ + header.p_vaddr));
   }
 }
 
 void LoadedObject::read_dynamic(const ElfW(Dyn) * dynamic) {
   // glibc relocates these in place, except where the section is read-only (the vdso).
-  const auto at = [this](const ElfW(Dyn) * entry) {
+  const auto at = [this](const ElfW(Dyn)* entry) {
     const uintptr_t value = entry->d_un.d_ptr;
     return value < base_ ? base_ + value : value;
   };
   const ElfW(Dyn)* soname = nullptr;
   for (; dynamic->d_tag != DT_NULL; ++dynamic) {
     switch (dynamic->d_tag) {
-      case DT_SYMTAB: symbols_ = reinterpret_cast<const ElfW(Sym)*>(at(dynamic)); break;
-      case DT_STRTAB: strings_ = reinterpret_cast<const char*>(at(dynamic)); break;
-      case DT_GNU_HASH: gnu_hash_ = reinterpret_cast<const uint32_t*>(at(dynamic)); break;
-      case DT_HASH: sysv_hash_ = reinterpret_cast<const uint32_t*>(at(dynamic)); break;
-      case DT_VERSYM: versions_ = reinterpret_cast<const ElfW(Half)*>(at(dynamic)); break;
-      case DT_SONAME: soname = dynamic; break;
-      default: break;
+      case DT_SYMTAB:
+        symbols_ = reinterpret_cast<const ElfW(Sym)*>(at(dynamic));
+        break;
+      case DT_STRTAB:
+        strings_ = reinterpret_cast<const char*>(at(dynamic));
+        break;
+      case DT_GNU_HASH:
+        gnu_hash_ = reinterpret_cast<const uint32_t*>(at(dynamic));
+        break;
+      case DT_HASH:
+        sysv_hash_ = reinterpret_cast<const uint32_t*>(at(dynamic));
+        break;
+      case DT_VERSYM:
+        versions_ = reinterpret_cast<const ElfW(Half)*>(at(dynamic));
+        break;
+      case DT_SONAME:
+        soname = dynamic;
+        break;
+      default:
+        break;
     }
   }
   if (soname != nullptr && strings_ != nullptr) soname_ = strings_ + soname->d_un.d_val;
@@ -76,14 +91,17 @@ const char* LoadedObject::file_name() const { return base_name(path_.c_str()); }
 
 void* LoadedObject::accept(uint32_t index, const char* name) const {
   constexpr ElfW(Half) kHiddenVersion = 0x8000;
-  const ElfW(Sym)& symbol = symbols_[index];
+  const ElfW(Sym) & symbol = symbols_[index];
   if (symbol.st_shndx == SHN_UNDEF || std::strcmp(strings_ + symbol.st_name, name) != 0) return nullptr;
   if (versions_ != nullptr && (versions_[index] & kHiddenVersion) != 0) return nullptr;
   const uintptr_t address = base_ + symbol.st_value;
   switch (ELF64_ST_TYPE(symbol.st_info)) {
-    case STT_FUNC: return reinterpret_cast<void*>(address);
-    case STT_GNU_IFUNC: return reinterpret_cast<void* (*)()>(address)();
-    default: return nullptr;
+    case STT_FUNC:
+      return reinterpret_cast<void*>(address);
+    case STT_GNU_IFUNC:
+      return reinterpret_cast<void* (*)()>(address)();
+    default:
+      return nullptr;
   }
 }
 
@@ -141,6 +159,18 @@ void* libc_function(const char* name) {
     }
   }
   return nullptr;
+}
+
+void* libc_dlopen(const char* file, int mode) {
+  static constinit std::atomic<void*> found{nullptr};
+  if (found.load(std::memory_order_relaxed) == nullptr) found.store(libc_function("dlopen"), std::memory_order_relaxed);
+  return reinterpret_cast<void* (*)(const char*, int)>(found.load(std::memory_order_relaxed))(file, mode);
+}
+
+void* libc_dlsym(void* handle, const char* name) {
+  static constinit std::atomic<void*> found{nullptr};
+  if (found.load(std::memory_order_relaxed) == nullptr) found.store(libc_function("dlsym"), std::memory_order_relaxed);
+  return reinterpret_cast<void* (*)(void*, const char*)>(found.load(std::memory_order_relaxed))(handle, name);
 }
 
 }  // namespace tessera::shim

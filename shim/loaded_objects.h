@@ -52,4 +52,8 @@ bool has_driver_name(const LoadedObject& object);
 /// Functions of the C library itself, whoever else defines the name.
 void* libc_function(const char* name);
 
+/// The C library's own dlopen and dlsym, past every interposer. As seen from the shim.
+void* libc_dlopen(const char* file, int mode);
+void* libc_dlsym(void* handle, const char* name);
+
 }  // namespace tessera::shim

@@ -97,7 +97,8 @@ TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuModuleGetSurfRef(CUsurfref* reference, C
   return result;
 }
 
-TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
+TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
+                                                         int value) {
   const CUresult result = driver().cuFuncSetAttribute(function, attribute, value);
   if (result != CUDA_SUCCESS || !runtime().active()) return result;
   CUdevice device = 0;

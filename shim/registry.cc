@@ -48,8 +48,7 @@ bool FunctionEntry::ask_driver(std::string& found_name, std::vector<Parameter>& 
   const auto function = static_cast<CUfunction>(const_cast<void*>(handle_));
   const auto kernel = static_cast<CUkernel>(const_cast<void*>(handle_));
   const char* text = nullptr;
-  const CUresult named =
-      is_kernel_ ? driver().cuKernelGetName(&text, kernel) : driver().cuFuncGetName(&text, function);
+  const CUresult named = is_kernel_ ? driver().cuKernelGetName(&text, kernel) : driver().cuFuncGetName(&text, function);
   if (named == CUDA_SUCCESS && text != nullptr) found_name = text;
   if (found_name.empty()) return false;
   for (size_t index = 0;; ++index) {
@@ -63,6 +62,15 @@ bool FunctionEntry::ask_driver(std::string& found_name, std::vector<Parameter>& 
   }
 }
 
+CUresult FunctionEntry::attribute(CUfunction_attribute which, int* value) const {
+  if (!is_kernel_)
+    return driver().cuFuncGetAttribute(value, which, static_cast<CUfunction>(const_cast<void*>(handle_)));
+  CUdevice device = 0;
+  const CUresult current = driver().cuCtxGetDevice(&device);
+  if (current != CUDA_SUCCESS) return current;
+  return driver().cuKernelGetAttribute(value, which, static_cast<CUkernel>(const_cast<void*>(handle_)), device);
+}
+
 bool FunctionEntry::prepare() {
   const uint8_t state = prepared_.load(std::memory_order_acquire);
   if (state != kNotPrepared) return state == kPrepared;
@@ -74,7 +82,8 @@ bool FunctionEntry::prepare() {
   std::vector<Parameter> found;
   const bool known = ask_driver(found_name, found);
   const std::lock_guard lock(registry().mutex_);
-  if (prepared_.load(std::memory_order_relaxed) != kNotPrepared) return prepared_.load(std::memory_order_relaxed) == kPrepared;
+  if (prepared_.load(std::memory_order_relaxed) != kNotPrepared)
+    return prepared_.load(std::memory_order_relaxed) == kPrepared;
   if (known) {
     name = std::move(found_name);
     parameters = std::move(found);
@@ -249,7 +258,7 @@ FunctionEntry* Registry::resolve(CUfunction handle) {
 void Registry::set_attribute(const void* handle, CUfunction_attribute attribute, int value, int device) {
   FunctionEntry* entry = find_function(handle);
   if (entry == nullptr) return;
-  std::atomic<int>* slot = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES   ? &entry->max_dynamic_shared
+  std::atomic<int>* slot = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ? &entry->max_dynamic_shared
                            : attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT ? &entry->shared_carveout
                                                                                              : nullptr;
   const std::lock_guard lock(mutex_);

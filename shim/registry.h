@@ -35,10 +35,10 @@ class ModuleEntry {
  private:
   friend class Registry;
   std::shared_ptr<const Image> image_;
-  CUcontext context_ = nullptr;          // null for a library
-  ModuleEntry* library_ = nullptr;       // the library that a module was taken from
-  std::vector<const void*> functions_;   // handles of its functions and kernels
-  std::vector<CUmodule> modules_;        // of a library: those taken from it
+  CUcontext context_ = nullptr;         // null for a library
+  ModuleEntry* library_ = nullptr;      // the library that a module was taken from
+  std::vector<const void*> functions_;  // handles of its functions and kernels
+  std::vector<CUmodule> modules_;       // of a library: those taken from it
   std::atomic<bool> pinned_home_{false};
 };
 
@@ -69,6 +69,8 @@ class FunctionEntry {
     return !unloaded_.load(std::memory_order_acquire) && !module_->pinned_home() &&
            !other_attributes.load(std::memory_order_acquire);
   }
+  /// One attribute of the function on the current device, from the driver.
+  CUresult attribute(CUfunction_attribute which, int* value) const;
   bool unloaded() const { return unloaded_.load(std::memory_order_acquire); }
 
   // What cuFuncSetAttribute and its like set; -1: nothing.

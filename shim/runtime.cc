@@ -53,7 +53,8 @@ void Runtime::begin_session() {
   ::pthread_atfork(nullptr, nullptr, &Runtime::forked);
   const bool reached = session_start();
   if (!reached) {
-    log_line(LogLevel::kWarn, "no controller answers: this program runs as without Tessera (start one with: tessera-ctl up)");
+    log_line(LogLevel::kWarn,
+             "no controller answers: this program runs as without Tessera (start one with: tessera-ctl up)");
   }
   Mode starting = Mode::kStarting;
   mode_.compare_exchange_strong(starting, reached ? Mode::kActive : Mode::kPassing, std::memory_order_acq_rel);

@@ -9,7 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-ALLOWED_NEEDED = re.compile(r"libc\.so\.6|libm\.so\.6|libdl\.so\.2|libpthread\.so\.0|ld-linux.*\.so\.\d")
+ALLOWED_NEEDED = re.compile(
+    r"libc\.so\.6|libm\.so\.6|libdl\.so\.2|libpthread\.so\.0|ld-linux.*\.so\.\d"
+)
 # Initialisers of the statically linked C++ library.
 ALLOWED_INITIALISERS = {
     "frame_dummy",

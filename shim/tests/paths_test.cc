@@ -317,6 +317,16 @@ TEST_CASE(newer_driver_is_passed_through) {
   CHECK_EQ(count(text, "cuFutureLaunch"), 1);
 }
 
+TEST_CASE(unknown_export_is_noticed) {
+  CapturedStderr captured;
+  void* driver = driver_handle();
+  CHECK(dlsym(driver, "cuNothing") == nullptr);
+  CHECK(from_driver(dlsym(driver, "cuFutureCopy")));
+  const std::string text = captured.restore();
+  CHECK_EQ(count(text, "\n"), 1);
+  CHECK_EQ(count(text, "cuFutureCopy"), 1);
+}
+
 TEST_CASE(setting_names_the_driver) {
   // No libcuda.so.1 on the library path: TESSERA_DRIVER alone leads to it.
   void* driver = driver_handle();

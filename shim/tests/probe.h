@@ -28,7 +28,9 @@ Function function(void* handle, const char* name) {
 }
 
 /// How often the stub driver's function was called.
-inline int calls(void* handle, const char* symbol) { return function<int (*)(const char*)>(handle, "stub_calls")(symbol); }
+inline int calls(void* handle, const char* symbol) {
+  return function<int (*)(const char*)>(handle, "stub_calls")(symbol);
+}
 
 /// Keeps what is written to stderr while it lives.
 class CapturedStderr {

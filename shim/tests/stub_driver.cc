@@ -59,8 +59,9 @@ void* find(const char* base, int version, bool per_thread) {
     const Function& function = kFunctions[i];
     if (std::strcmp(function.base, base) != 0 || function.version > version) continue;
     if (function.per_thread && !per_thread) continue;
-    const bool better = best == nullptr || function.per_thread != best->per_thread ? best == nullptr || function.per_thread
-                                                                                   : function.version > best->version;
+    const bool better = best == nullptr || function.per_thread != best->per_thread
+                            ? best == nullptr || function.per_thread
+                            : function.version > best->version;
     if (better) best = &function;
   }
   return best != nullptr ? best->address : nullptr;
@@ -89,6 +90,8 @@ CUresult record(const char* symbol) {
 }  // namespace stub
 
 using namespace stub;
+
+STUB cuFutureCopy() { return record("cuFutureCopy"); }
 
 extern "C" __attribute__((visibility("default"))) int stub_calls(const char* symbol) {
   Count* count = count_of(symbol, false);
