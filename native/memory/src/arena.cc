@@ -72,6 +72,14 @@ std::optional<Range> Arena::free(uint64_t address) {
   return freed;
 }
 
+bool Arena::resize(uint64_t address, uint64_t size) {
+  const auto it = blocks_.find(address);
+  if (it == blocks_.end() || it->second.requested == 0 || size == 0 || size > it->second.end - address) return false;
+  used_ += size - it->second.requested;
+  it->second.requested = size;
+  return true;
+}
+
 void Arena::insert_free(uint64_t begin, uint64_t end) {
   const Range chunk = *chunk_of(begin);
   auto next = blocks_.find(end);

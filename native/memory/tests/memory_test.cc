@@ -149,6 +149,10 @@ TEST_CASE(arena_finds_neighbours_and_intersections) {
   CHECK(pieces[0] == (Range{a + 500, a + 512}));
   CHECK(pieces[1] == (Range{b, b + 100}));
   CHECK(pieces[2] == (Range{c, c + 1}));
+  CHECK(arena.resize(b, 512));
+  CHECK(!arena.resize(b, 513));
+  CHECK(arena.find_ending_at(c).value() == (Range{b, b + 512}));
+  CHECK_EQ(arena.used_bytes(), uint64_t{3 * 512});
   CHECK(!arena.allocate(0).has_value());
   CHECK(!arena.allocate(UINT64_MAX).has_value());
 }

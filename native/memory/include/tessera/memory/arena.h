@@ -39,6 +39,9 @@ class Arena {
   /// The freed range (without padding), or none when `address` is no allocation's start.
   std::optional<Range> free(uint64_t address);
 
+  /// Gives a live allocation another size, within the room that its block has.
+  bool resize(uint64_t address, uint64_t size);
+
   /// The live allocation that holds `address`.
   std::optional<Range> find(uint64_t address) const;
   /// The live allocation that ends exactly at `address`.

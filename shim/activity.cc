@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "activity.h"
+
+#include <sched.h>
+
+#include <new>
+
+namespace tessera::shim {
+
+Activity& activity() {
+  static constinit Activity instance;
+  return instance;
+}
+
+uint64_t Activity::total() const {
+  uint64_t sum = 0;
+  for (size_t word = 0; word < kSlots / 32; ++word) {
+    for (uint32_t bits = used_[word].load(std::memory_order_acquire); bits != 0; bits &= bits - 1) {
+      sum += slots_[word * 32 + static_cast<size_t>(__builtin_ctz(bits))].count.load(std::memory_order_relaxed);
+    }
+  }
+  return sum;
+}
+
+Activity::Slot& Activity::slot_of(CUstream stream) {
+  const auto bits = reinterpret_cast<uintptr_t>(stream);
+  size_t index = (bits ^ bits >> 12) * 0x9e3779b97f4a7c15u >> 52;
+  for (size_t probes = 0; probes < kSlots; ++probes, index = (index + 1) % kSlots) {
+    Slot& slot = slots_[index];
+    CUstream held = slot.stream.load(std::memory_order_acquire);
+    if (held == stream) return slot;
+    if (held == nullptr && slot.stream.compare_exchange_strong(held, stream, std::memory_order_acq_rel)) {
+      used_[index / 32].fetch_or(1u << (index % 32), std::memory_order_acq_rel);
+      return slot;
+    }
+    if (held == stream) return slot;
+  }
+  return slots_[0];  // more handles than slots: shared counts only cause more waiting
+}
+
+// Presences are never freed: a thread's end must not race with drain(). They
+// are reused by later threads.
+struct HomePass::Presence {
+  std::atomic<uint32_t> inside{0};
+  std::atomic<bool> owned{false};
+  Presence* next = nullptr;
+};
+
+namespace {
+
+template <class P>
+struct Presences {
+  std::atomic<P*> first{nullptr};
+
+  P* acquire() {
+    for (P* it = first.load(std::memory_order_acquire); it != nullptr; it = it->next) {
+      bool expected = false;
+      if (it->owned.compare_exchange_strong(expected, true, std::memory_order_acq_rel)) return it;
+    }
+    P* fresh = new P;
+    fresh->owned.store(true, std::memory_order_relaxed);
+    fresh->next = first.load(std::memory_order_relaxed);
+    while (!first.compare_exchange_weak(fresh->next, fresh, std::memory_order_acq_rel)) {
+    }
+    return fresh;
+  }
+};
+
+template <class P>
+Presences<P>& presences() {
+  static constinit Presences<P> all;
+  return all;
+}
+
+template <class P>
+struct Owner {
+  P* presence = presences<P>().acquire();
+  ~Owner() { presence->owned.store(false, std::memory_order_release); }
+};
+
+}  // namespace
+
+HomePass::Presence& HomePass::mine() {
+  thread_local Owner<Presence> owner;
+  return *owner.presence;
+}
+
+HomePass::HomePass() : presence_(mine()) {
+  // A counter, not a flag: a host library's callback may launch while a launch is being made.
+  presence_.inside.fetch_add(1, std::memory_order_seq_cst);
+}
+
+HomePass::~HomePass() { presence_.inside.fetch_sub(1, std::memory_order_release); }
+
+void HomePass::drain() {
+  const Presence* self = &mine();
+  for (Presence* it = presences<Presence>().first.load(std::memory_order_acquire); it != nullptr; it = it->next) {
+    while (it != self && it->inside.load(std::memory_order_seq_cst) != 0) sched_yield();
+  }
+}
+
+}  // namespace tessera::shim

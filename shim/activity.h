@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many operations the program has enqueued at home, by stream handle, and
+// which threads are in the middle of enqueuing one. Home launches touch nothing
+// else of Tessera's while nothing is remote, so both are lock-free.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace tessera::shim {
+
+/// Counts per stream handle. Handles are never removed: a count that belongs to
+/// a destroyed stream is only a number that no longer grows.
+class Activity {
+ public:
+  static constexpr size_t kSlots = 4096;
+
+  /// Records one operation on `stream` (normalised: never null).
+  void bump(CUstream stream) { slot_of(stream).count.fetch_add(1, std::memory_order_relaxed); }
+  /// The stream is about to be destroyed; its handle may come back as another stream.
+  void retire(CUstream stream) {
+    Slot& slot = slot_of(stream);
+    slot.retired.store(slot.count.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  }
+  /// The number of all operations so far.
+  uint64_t total() const;
+  /// Calls `visit(stream, slot, count)` for every handle that was seen and is not retired.
+  template <class Visit>
+  void for_each(Visit&& visit) const;
+
+ private:
+  struct Slot {
+    std::atomic<CUstream> stream{nullptr};
+    std::atomic<uint64_t> count{0};
+    std::atomic<uint64_t> retired{UINT64_MAX};  // the count at which its stream was destroyed
+  };
+  Slot& slot_of(CUstream stream);
+
+  std::array<Slot, kSlots> slots_;
+  std::atomic<uint32_t> used_[kSlots / 32] = {};  // a bit per slot in use, for quick visits
+};
+
+template <class Visit>
+void Activity::for_each(Visit&& visit) const {
+  for (size_t word = 0; word < kSlots / 32; ++word) {
+    for (uint32_t bits = used_[word].load(std::memory_order_acquire); bits != 0; bits &= bits - 1) {
+      const size_t index = word * 32 + static_cast<size_t>(__builtin_ctz(bits));
+      const Slot& slot = slots_[index];
+      const uint64_t count = slot.count.load(std::memory_order_relaxed);
+      if (count == slot.retired.load(std::memory_order_relaxed)) continue;
+      visit(slot.stream.load(std::memory_order_relaxed), index, count);
+    }
+  }
+}
+
+Activity& activity();
+
+/// Says "this thread is enqueuing at home without the world's lock" for as long
+/// as it lives. `World::wake` waits for such threads before it lets anything
+/// become remote: a home launch is then surely either before or after.
+class HomePass {
+ public:
+  HomePass();
+  ~HomePass();
+  HomePass(const HomePass&) = delete;
+  HomePass& operator=(const HomePass&) = delete;
+
+  /// Waits until no other thread is inside a HomePass.
+  static void drain();
+
+ private:
+  struct Presence;
+  static Presence& mine();
+  Presence& presence_;
+};
+
+}  // namespace tessera::shim

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device_memory.h"
+
+#include <algorithm>
+
+#include "driver.h"
+#include "log.h"
+#include "tessera/protocol/channel.h"
+
+namespace tessera::shim {
+namespace {
+
+constexpr uint64_t kGranule = TS_GRANULE;
+
+uint64_t round_up(uint64_t bytes) { return (bytes + kGranule - 1) / kGranule * kGranule; }
+
+bool attribute(CUdevice device, CUdevice_attribute which) {
+  int value = 0;
+  return driver().cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS && value != 0;
+}
+
+CUmemAllocationProp properties_of(CUdevice device, bool rdma) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = device;
+  properties.allocFlags.gpuDirectRDMACapable = rdma ? 1 : 0;
+  return properties;
+}
+
+}  // namespace
+
+void DeviceMemory::start(uint64_t base, uint64_t size, uint64_t chunk_bytes, ReleaseHook on_release) {
+  base_ = base;
+  size_ = size;
+  chunk_bytes_ = std::max(round_up(chunk_bytes), kGranule);
+  on_release_ = std::move(on_release);
+}
+
+DeviceMemory::Part* DeviceMemory::current_part() {
+  CUdevice device = -1;
+  if (size_ == 0 || driver().cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
+  if (device < 0 || static_cast<uint32_t>(device) >= kParts) return nullptr;
+  Part& part = parts_[static_cast<uint32_t>(device)];
+  if (part.device < 0) {
+    part.device = device;
+    part.unsupported = reserve(part) != CUDA_SUCCESS;
+  }
+  return part.unsupported ? nullptr : &part;
+}
+
+CUresult DeviceMemory::reserve(Part& part) {
+  const bool able = attribute(part.device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
+                    attribute(part.device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+  if (!able) {
+    log_line(LogLevel::kWarn, "device %d cannot export memory: its allocations stay with the driver", part.device);
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  part.rdma = attribute(part.device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
+  const uint64_t bytes = size_ / kParts / kGranule * kGranule;
+  const uint64_t wanted = base_ + static_cast<uint64_t>(part.device) * bytes;
+  CUdeviceptr granted = 0;
+  const CUresult result = driver().cuMemAddressReserve(&granted, bytes, kGranule, wanted, 0);
+  if (result == CUDA_SUCCESS && granted == wanted) {
+    part.begin = part.next = wanted;
+    part.end = wanted + bytes;
+    return CUDA_SUCCESS;
+  }
+  if (result == CUDA_SUCCESS) driver().cuMemAddressFree(granted, bytes);
+  log_line(LogLevel::kWarn, "the addresses at 0x%llx are taken: device %d's memory stays with the driver",
+           static_cast<unsigned long long>(wanted), part.device);
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult DeviceMemory::allocate(uint64_t bytes, CUdeviceptr* address) {
+  Part* part = current_part();
+  if (part == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  harvest(*part);
+  if (const auto found = part->arena.allocate(bytes)) return finish(*found, address);
+  CUresult result = grow(*part, bytes);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && !part->pending.empty()) {
+    // What was freed in stream order is free memory to the program: wait for it.
+    for (const Pending& pending : part->pending) driver().cuEventSynchronize(pending.freed);
+    harvest(*part);
+    if (const auto found = part->arena.allocate(bytes)) return finish(*found, address);
+    result = grow(*part, bytes);
+  }
+  if (result != CUDA_SUCCESS) return result;
+  const auto found = part->arena.allocate(bytes);
+  return found ? finish(*found, address) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult DeviceMemory::allocate_ordered(uint64_t bytes, CUstream stream, CUdeviceptr* address) {
+  Part* part = current_part();
+  if (part == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (const auto reused = reuse_ordered(*part, bytes, stream)) return finish(*reused, address);
+  return allocate(bytes, address);
+}
+
+CUresult DeviceMemory::finish(uint64_t address, CUdeviceptr* out) {
+  Owner owner{nullptr, next_id_++};
+  driver().cuCtxGetCurrent(&owner.context);
+  owners_[address] = owner;
+  *out = address;
+  return CUDA_SUCCESS;
+}
+
+CUresult DeviceMemory::grow(Part& part, uint64_t bytes) {
+  const uint64_t exact = round_up(bytes);
+  // A large block gets a chunk of its own, which goes back to the driver when it is freed.
+  const uint64_t sizes[] = {std::max(exact, chunk_bytes_), exact};
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  for (const uint64_t size : sizes) {
+    const uint64_t begin = take_addresses(part, size);
+    if (begin == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    result = map_chunk(part, {begin, begin + size});
+    if (result == CUDA_SUCCESS) return result;
+    part.holes.push_back({begin, begin + size});
+    if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+    release_free_chunks(part, true);
+  }
+  return result;
+}
+
+uint64_t DeviceMemory::take_addresses(Part& part, uint64_t bytes) {
+  for (Range& hole : part.holes) {
+    if (hole.size() < bytes) continue;
+    const uint64_t begin = hole.begin;
+    hole.begin += bytes;
+    return begin;
+  }
+  if (part.end - part.next < bytes) return 0;
+  part.next += bytes;
+  return part.next - bytes;
+}
+
+CUresult DeviceMemory::map_chunk(Part& part, Range chunk) {
+  const CUmemAllocationProp properties = properties_of(part.device, part.rdma);
+  CUmemGenericAllocationHandle handle = 0;
+  CUresult result = driver().cuMemCreate(&handle, chunk.size(), &properties, 0);
+  if (result != CUDA_SUCCESS) return result;
+  result = driver().cuMemMap(chunk.begin, chunk.size(), 0, handle, 0);
+  if (result == CUDA_SUCCESS) {
+    CUmemAccessDesc access{};
+    access.location = properties.location;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    result = driver().cuMemSetAccess(chunk.begin, chunk.size(), &access, 1);
+    if (result != CUDA_SUCCESS) driver().cuMemUnmap(chunk.begin, chunk.size());
+  }
+  if (result != CUDA_SUCCESS) {
+    driver().cuMemRelease(handle);
+    return result;
+  }
+  handles_[chunk.begin] = handle;
+  part.arena.add_chunk(chunk);
+  return CUDA_SUCCESS;
+}
+
+void DeviceMemory::release_free_chunks(Part& part, bool all) {
+  std::vector<Range> chunks = part.arena.free_chunks();
+  bool kept = all;
+  for (const Range& chunk : chunks) {
+    if (!kept && chunk.size() == chunk_bytes_) {  // one spare, so that a loop of one allocation maps once
+      kept = true;
+      continue;
+    }
+    on_release_(chunk);
+    part.arena.remove_chunk(chunk.begin);
+    const CUresult unmapped = driver().cuMemUnmap(chunk.begin, chunk.size());
+    const CUresult released = driver().cuMemRelease(handles_[chunk.begin]);
+    handles_.erase(chunk.begin);
+    if (unmapped == CUDA_SUCCESS) part.holes.push_back(chunk);  // else the addresses are left alone for good
+    if (unmapped != CUDA_SUCCESS || released != CUDA_SUCCESS) {
+      log_line(LogLevel::kWarn, "the driver kept a chunk of %llu MiB that was to be freed (errors %d, %d)",
+               static_cast<unsigned long long>(chunk.size() >> 20), unmapped, released);
+    }
+  }
+  std::erase_if(part.holes, [](const Range& hole) { return hole.size() == 0; });
+  memory::normalize(part.holes);
+}
+
+std::optional<Range> DeviceMemory::free(CUdeviceptr address) {
+  Part* part = part_of(address);
+  if (part == nullptr) return std::nullopt;
+  const auto freed = part->arena.free(address);
+  if (!freed) return std::nullopt;
+  owners_.erase(address);
+  release_free_chunks(*part, false);
+  return freed;
+}
+
+std::optional<Range> DeviceMemory::free_ordered(CUdeviceptr address, CUstream stream, CUevent freed) {
+  Part* part = part_of(address);
+  const auto range = part == nullptr ? std::nullopt : part->arena.find(address);
+  if (!range || range->begin != address || owners_.erase(address) == 0) return std::nullopt;
+  part->pending.push_back({*range, stream, freed});
+  return range;
+}
+
+std::optional<uint64_t> DeviceMemory::reuse_ordered(Part& part, uint64_t bytes, CUstream stream) {
+  // Newest first: its lines are the likeliest to be in the device's cache.
+  for (auto it = part.pending.rbegin(); it != part.pending.rend(); ++it) {
+    const uint64_t held = it->range.size();
+    if (it->stream != stream || held < bytes || held - bytes > held / 4) continue;
+    const uint64_t address = it->range.begin;
+    part.arena.resize(address, bytes);
+    driver().cuEventDestroy_v2(it->freed);
+    part.pending.erase(std::next(it).base());
+    return address;
+  }
+  return std::nullopt;
+}
+
+void DeviceMemory::harvest(Part& part) {
+  if (part.pending.empty()) return;
+  std::erase_if(part.pending, [&](const Pending& pending) {
+    if (driver().cuEventQuery(pending.freed) != CUDA_SUCCESS) return false;
+    driver().cuEventDestroy_v2(pending.freed);
+    part.arena.free(pending.range.begin);
+    return true;
+  });
+}
+
+void DeviceMemory::settle() {
+  for (auto& [device, part] : parts_) harvest(part);
+}
+
+DeviceMemory::Part* DeviceMemory::part_of(uint64_t address) {
+  return const_cast<Part*>(static_cast<const DeviceMemory*>(this)->part_of(address));
+}
+
+const DeviceMemory::Part* DeviceMemory::part_of(uint64_t address) const {
+  if (!in_slot(address)) return nullptr;
+  for (const auto& [device, part] : parts_) {
+    if (address >= part.begin && address < part.end) return &part;
+  }
+  return nullptr;
+}
+
+std::optional<Range> DeviceMemory::find(uint64_t address) const {
+  const Part* part = part_of(address);
+  return part == nullptr ? std::nullopt : part->arena.find(address);
+}
+
+std::optional<Range> DeviceMemory::find_ending_at(uint64_t address) const {
+  const Part* part = part_of(address - 1);
+  return part == nullptr ? std::nullopt : part->arena.find_ending_at(address);
+}
+
+void DeviceMemory::intersect(Range range, std::vector<Range>& out) const {
+  for (const auto& [device, part] : parts_) {
+    if (range.begin < part.end && part.begin < range.end) part.arena.intersect(range, out);
+  }
+}
+
+std::optional<Range> DeviceMemory::chunk_of(uint64_t address) const {
+  const Part* part = part_of(address);
+  return part == nullptr ? std::nullopt : part->arena.chunk_of(address);
+}
+
+std::optional<DeviceMemory::Owner> DeviceMemory::owner_of(uint64_t address) const {
+  const auto allocation = find(address);
+  if (!allocation) return std::nullopt;
+  const auto owner = owners_.find(allocation->begin);
+  return owner == owners_.end() ? std::nullopt : std::optional(owner->second);
+}
+
+std::vector<CUdeviceptr> DeviceMemory::owned_by(CUcontext context) const {
+  std::vector<CUdeviceptr> result;
+  for (const auto& [address, owner] : owners_) {
+    if (context == nullptr || owner.context == context) result.push_back(address);
+  }
+  return result;
+}
+
+CUresult DeviceMemory::export_chunk(uint64_t begin, int* fd) const {
+  const auto handle = handles_.find(begin);
+  if (handle == handles_.end()) return CUDA_ERROR_INVALID_VALUE;
+  return driver().cuMemExportToShareableHandle(fd, handle->second, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+}
+
+uint64_t DeviceMemory::mapped_bytes() const {
+  uint64_t sum = 0;
+  for (const auto& [device, part] : parts_) sum += part.arena.mapped_bytes();
+  return sum;
+}
+
+uint64_t DeviceMemory::used_bytes() const {
+  uint64_t sum = 0;
+  for (const auto& [device, part] : parts_) sum += part.arena.used_bytes();
+  return sum;
+}
+
+}  // namespace tessera::shim

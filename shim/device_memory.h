@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "tessera/memory/arena.h"
+
+namespace tessera::shim {
+
+using memory::Range;
+
+/// The program's device memory, served from its slot of addresses: exportable
+/// physical chunks, mapped where workers can map theirs. Each home device has
+/// its own part of the slot. Guarded by the world's lock.
+class DeviceMemory {
+ public:
+  /// One sixteenth of the slot per device.
+  static constexpr uint32_t kParts = 16;
+  using ReleaseHook = std::function<void(Range chunk)>;
+
+  /// `on_release` is told of a chunk before it is unmapped.
+  void start(uint64_t base, uint64_t size, uint64_t chunk_bytes, ReleaseHook on_release);
+  bool started() const { return size_ != 0; }
+
+  /// Memory on the current context's device. CUDA_ERROR_NOT_SUPPORTED: this
+  /// device or context cannot be served from the slot, ask the driver instead.
+  CUresult allocate(uint64_t bytes, CUdeviceptr* address);
+  /// As allocate, but the block's former users in `stream` come before its new
+  /// ones, which run in the same stream.
+  CUresult allocate_ordered(uint64_t bytes, CUstream stream, CUdeviceptr* address);
+
+  /// Frees at once: nothing uses the memory any more. Returns what was freed.
+  std::optional<Range> free(CUdeviceptr address);
+  /// Frees once `stream` has come this far; `stream` itself may reuse the block
+  /// at once. Takes the event over. None when `address` is no allocation.
+  std::optional<Range> free_ordered(CUdeviceptr address, CUstream stream, CUevent freed);
+  /// Ends the wait of every ordered free, after a synchronization of everything.
+  void settle();
+
+  bool in_slot(uint64_t address) const { return address - base_ < size_; }
+  std::optional<Range> find(uint64_t address) const;
+  std::optional<Range> find_ending_at(uint64_t address) const;
+  void intersect(Range range, std::vector<Range>& out) const;
+  std::optional<Range> chunk_of(uint64_t address) const;
+  /// The context that allocated, and a number that no other allocation ever has.
+  struct Owner {
+    CUcontext context = nullptr;
+    uint64_t id = 0;
+  };
+  std::optional<Owner> owner_of(uint64_t address) const;
+  /// Addresses allocated in `context`; all of them when it is null.
+  std::vector<CUdeviceptr> owned_by(CUcontext context) const;
+
+  /// A file descriptor for the physical memory of a chunk, or the driver's error.
+  CUresult export_chunk(uint64_t begin, int* fd) const;
+
+  uint64_t mapped_bytes() const;
+  uint64_t used_bytes() const;
+
+ private:
+  struct Pending {
+    Range range;
+    CUstream stream;
+    CUevent freed;
+  };
+  struct Part {
+    CUdevice device = -1;
+    bool unsupported = false;
+    bool rdma = false;
+    uint64_t begin = 0, end = 0, next = 0;
+    memory::Arena arena;
+    std::vector<Pending> pending;  // oldest first
+    std::vector<Range> holes;      // addresses of unmapped chunks, for reuse
+  };
+
+  Part* current_part();
+  CUresult reserve(Part& part);
+  CUresult grow(Part& part, uint64_t bytes);
+  CUresult map_chunk(Part& part, Range chunk);
+  uint64_t take_addresses(Part& part, uint64_t bytes);
+  void release_free_chunks(Part& part, bool all);
+  void harvest(Part& part);
+  std::optional<uint64_t> reuse_ordered(Part& part, uint64_t bytes, CUstream stream);
+  CUresult finish(uint64_t address, CUdeviceptr* out);
+  Part* part_of(uint64_t address);
+  const Part* part_of(uint64_t address) const;
+
+  uint64_t base_ = 0, size_ = 0, chunk_bytes_ = 0;
+  ReleaseHook on_release_;
+  std::map<uint32_t, Part> parts_;  // by device ordinal
+  std::map<uint64_t, CUmemGenericAllocationHandle> handles_;  // by chunk begin
+  std::map<uint64_t, Owner> owners_;                          // by allocation begin
+  uint64_t next_id_ = 1;
+};
+
+}  // namespace tessera::shim

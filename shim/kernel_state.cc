@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel_state.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <mutex>
+
+#include "log.h"
+#include "runtime.h"
+#include "session.h"
+#include "tessera/access/summary.h"
+#include "worker_link.h"
+
+namespace tessera::shim {
+namespace {
+
+constexpr uint32_t kAskAgainEvery = 64;  // launches of a kernel whose analysis is still going on
+
+void add(uint64_t& counter, uint64_t value) {
+  std::atomic_ref(counter).fetch_add(value, std::memory_order_relaxed);
+}
+
+/// First launches are rare and may talk to the controller: one at a time.
+std::mutex& first_launch_mutex() {
+  static std::mutex* mutex = new std::mutex;
+  return *mutex;
+}
+
+std::vector<std::unique_ptr<KernelState>>& all_states() {
+  static auto* states = new std::vector<std::unique_ptr<KernelState>>;
+  return *states;
+}
+
+uint64_t mix(uint64_t value) {
+  value ^= value >> 33;
+  value *= 0xff51afd7ed558ccdu;
+  value ^= value >> 33;
+  value *= 0xc4ceb9fe1a85ec53u;
+  return value ^ value >> 33;
+}
+
+/// TESSERA_SCATTER: a device for this launch, whatever the placement says.
+uint32_t scattered(uint64_t seed) {
+  static std::atomic<uint64_t> launches{0};
+  const std::vector<uint32_t> devices = known_workers();
+  const uint64_t draw = mix(seed * 0x9e3779b97f4a7c15u + launches.fetch_add(1, std::memory_order_relaxed));
+  const uint64_t choice = draw % (devices.size() + 1);
+  return choice == 0 ? 0 : devices[choice - 1];
+}
+
+uint64_t scatter_seed() {
+  static const auto seed = static_cast<uint64_t>(runtime().settings().integer(runtime().settings().scatter, 0));
+  return seed;
+}
+
+}  // namespace
+
+void KernelState::ask() {
+  // One image holds the code of every kernel that its module can launch, or nothing is known.
+  const std::shared_ptr<const Image> image = entry_->prepare() ? entry_->image() : nullptr;
+  if (image == nullptr || !image->complete()) return;
+  if (entry_->attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &max_threads_) != CUDA_SUCCESS) max_threads_ = 0;
+  if (entry_->attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, &static_shared_) != CUDA_SUCCESS) max_threads_ = 0;
+  KernelAnswer answer = ask_kernel(*image, entry_->name);
+  kernel_id_ = answer.kernel_id;
+  pending_.store(answer.status == TS_KERNEL_PENDING, std::memory_order_relaxed);
+  if (counters_ == nullptr && kernel_id_ < TS_MAX_KERNELS) counters_ = counters_of(kernel_id_, &counter_slot_);
+  if (answer.status == TS_KERNEL_READY) adopt(std::move(answer.summary));
+  if (answer.status == TS_KERNEL_FAILED) {
+    log_line(LogLevel::kInfo, "%s stays home: %s", entry_->name.c_str(), answer.reason.c_str());
+  }
+}
+
+void KernelState::adopt(std::vector<uint8_t> bytes) {
+  if (ts_summary_validate(bytes.data(), bytes.size()) != TS_EVALUATE_OK) {
+    log_line(LogLevel::kWarn, "%s stays home: the controller sent a summary that this build cannot read",
+             entry_->name.c_str());
+    return;
+  }
+  ts_summary header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  properties_ = header.properties;
+  minimum_architecture_ = header.minimum_architecture;
+  only_architecture_ = header.only_architecture;
+  summary_bytes_ = std::move(bytes);
+  uint32_t stay = TS_STAY_PLACED;
+  if ((properties_ & TS_KERNEL_HOME_ONLY) != 0) stay = TS_STAY_PROPERTY;
+  if ((properties_ & TS_KERNEL_UNKNOWN) != 0) stay = TS_STAY_UNKNOWN;
+  stay_.store(stay, std::memory_order_relaxed);
+  // An unknown kernel may touch anything: its accesses say less than the whole truth.
+  if (stay != TS_STAY_UNKNOWN) summary_.store(summary_bytes_.data(), std::memory_order_release);
+}
+
+bool KernelState::surely_valid(const uint32_t (&grid)[3], const uint32_t (&block)[3], uint32_t dynamic_shared) const {
+  constexpr uint64_t kMaxGridX = 0x7fffffff, kMaxGridYZ = 65535, kMaxBlockZ = 64, kDefaultShared = 48 << 10;
+  const uint64_t threads = uint64_t{block[0]} * block[1] * block[2];
+  const int set = entry_->max_dynamic_shared.load(std::memory_order_relaxed);
+  const uint64_t shared_limit = set < 0 ? kDefaultShared - std::min<uint64_t>(kDefaultShared, static_cast<uint64_t>(static_shared_))
+                                        : static_cast<uint64_t>(set);
+  return grid[0] != 0 && grid[0] <= kMaxGridX && grid[1] != 0 && grid[1] <= kMaxGridYZ && grid[2] != 0 &&
+         grid[2] <= kMaxGridYZ && threads != 0 && block[0] <= 1024 && block[1] <= 1024 && block[2] <= kMaxBlockZ &&
+         threads <= static_cast<uint64_t>(max_threads_) && dynamic_shared <= shared_limit;
+}
+
+uint32_t KernelState::device(uint32_t* reason) {
+  if (pending_.load(std::memory_order_relaxed) &&
+      launches_while_pending_.fetch_add(1, std::memory_order_relaxed) % kAskAgainEvery == kAskAgainEvery - 1) {
+    const std::lock_guard lock(first_launch_mutex());
+    if (pending_.load(std::memory_order_relaxed)) ask();
+  }
+  *reason = stay_.load(std::memory_order_relaxed);
+  if (*reason != TS_STAY_PLACED) return 0;
+  if (const uint64_t seed = scatter_seed(); seed != 0) [[unlikely]] return scattered(seed);
+  return placement_of(kernel_id_);
+}
+
+void KernelState::count_launch(uint32_t device, uint32_t stay_reason) {
+  if (counters_ == nullptr) {
+    count_untracked_launch();
+    return;
+  }
+  add(counters_->launches[device], 1);
+  if (device == 0) add(counters_->stayed[stay_reason], 1);
+}
+
+void KernelState::count_bytes_in(uint32_t device, uint64_t bytes) {
+  if (counters_ != nullptr && bytes != 0) add(counters_->bytes_in[device], bytes);
+}
+
+int64_t KernelState::on_worker(const WorkerLink& worker) const {
+  const OnWorker& known = on_worker_[worker.index()];
+  return known.worker == &worker ? known.number : kNotLoaded;
+}
+
+void KernelState::set_on_worker(const WorkerLink& worker, int64_t number) {
+  on_worker_[worker.index()] = {&worker, number};
+}
+
+KernelState& kernel_state(CUfunction function) {
+  FunctionEntry* entry = find_function(function);
+  if (entry == nullptr) [[unlikely]] entry = resolve_function(function);
+  if (void* state = entry->launch_state.load(std::memory_order_acquire)) [[likely]] {
+    return *static_cast<KernelState*>(state);
+  }
+  const std::lock_guard lock(first_launch_mutex());
+  if (void* state = entry->launch_state.load(std::memory_order_acquire)) return *static_cast<KernelState*>(state);
+  auto made = std::make_unique<KernelState>(entry);
+  made->ask();
+  entry->launch_state.store(made.get(), std::memory_order_release);
+  all_states().push_back(std::move(made));
+  return *all_states().back();
+}
+
+}  // namespace tessera::shim

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "registry.h"
+#include "tessera/protocol/control.h"
+
+namespace tessera::shim {
+
+class WorkerLink;
+
+/// What the launch path knows of one function. Made at its first launch, never
+/// freed; hangs at FunctionEntry::launch_state.
+class KernelState {
+ public:
+  explicit KernelState(FunctionEntry* entry) : entry_(entry) {}
+
+  FunctionEntry* entry() const { return entry_; }
+  /// The validated summary, or null while there is none.
+  const void* summary() const { return summary_.load(std::memory_order_acquire); }
+  uint32_t properties() const { return properties_; }
+  uint32_t minimum_architecture() const { return minimum_architecture_; }
+  uint32_t only_architecture() const { return only_architecture_; }
+
+  /// Whether home's driver would take a launch of this shape. In doubt it is asked: the launch stays home.
+  bool surely_valid(const uint32_t (&grid)[3], const uint32_t (&block)[3], uint32_t dynamic_shared) const;
+
+  /// The device that a launch now should run on, 0 for home, and in `reason` why
+  /// it is home although it may not have been placed there (TS_STAY_*).
+  uint32_t device(uint32_t* reason);
+
+  void count_launch(uint32_t device, uint32_t stay_reason);
+  void count_bytes_in(uint32_t device, uint64_t bytes);
+  uint32_t counter_slot() const { return counter_slot_; }
+
+  /// The function's number on a worker, under the world's lock. It holds for that
+  /// attachment alone: a worker attached anew knows nothing.
+  static constexpr int64_t kNotLoaded = -2, kRefused = -1;
+  int64_t on_worker(const WorkerLink& worker) const;
+  void set_on_worker(const WorkerLink& worker, int64_t number);
+
+  /// Asks the controller, once or until it knows. Not on the path of known kernels.
+  void ask();
+
+ private:
+  void adopt(std::vector<uint8_t> summary);
+
+  FunctionEntry* entry_;
+  std::atomic<const void*> summary_{nullptr};
+  std::vector<uint8_t> summary_bytes_;
+  int max_threads_ = 0, static_shared_ = 0;  // at home
+  uint32_t properties_ = 0, minimum_architecture_ = 0, only_architecture_ = 0;
+  uint32_t kernel_id_ = TS_MAX_KERNELS;
+  std::atomic<uint32_t> stay_{TS_STAY_NO_SUMMARY};  // TS_STAY_PLACED: free to move
+  std::atomic<bool> pending_{false};
+  std::atomic<uint32_t> launches_while_pending_{0};
+  ts_kernel_counters* counters_ = nullptr;
+  uint32_t counter_slot_ = UINT32_MAX;
+  struct OnWorker {
+    const WorkerLink* worker = nullptr;
+    int64_t number = kNotLoaded;
+  };
+  std::array<OnWorker, TS_MAX_DEVICES> on_worker_{};
+};
+
+/// The state of a function, made when it is first launched.
+KernelState& kernel_state(CUfunction function);
+
+}  // namespace tessera::shim

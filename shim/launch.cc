@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch.h"
+
+#include "redirect.h"
+
+namespace tessera::shim::detail {
+
+CUresult launch_slowly(const LaunchRequest& request, KernelState& state, uint32_t device, uint32_t reason,
+                       RealLaunch real, void* context) {
+  const std::lock_guard lock(world().mutex);
+  if (is_capturing(request.stream)) {
+    state.count_launch(0, TS_STAY_CAPTURE);
+    return after_call(real(context));
+  }
+  std::vector<uint8_t> parameters;
+  Claims claims;
+  if (state.summary() != nullptr && pack_parameters(request, *state.entry(), parameters)) {
+    claims = claims_of(request, state, parameters);
+  }
+  if (device != 0) {
+    const Redirection redirection = redirect(request, state, device, claims, parameters);
+    if (redirection.moved) {
+      if (redirection.result == CUDA_SUCCESS) state.count_launch(device, 0);
+      return after_call(redirection.result);
+    }
+    reason = redirection.reason;
+  }
+  state.count_launch(0, reason);
+  const Footprint footprint = claims.footprint();
+  if (const CUresult ready = prepare_home(request.stream, footprint); ready != CUDA_SUCCESS) return after_call(ready);
+  activity().bump(request.stream);
+  const CUresult result = real(context);
+  if (result == CUDA_SUCCESS) Coherence(world()).after_home(footprint);
+  return after_call(result);
+}
+
+}  // namespace tessera::shim::detail

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// A launch. At home, with nothing remote, it costs a lookup of the function, one
+// of its placement and one atomic load more than the driver's own.
+#pragma once
+
+#include "claims.h"
+#include "order.h"
+
+namespace tessera::shim {
+
+/// What every launch ends as: the driver's call, or a message to a worker.
+template <class Real>
+CUresult launch(const LaunchRequest& request, Real&& real);
+
+namespace detail {
+
+using RealLaunch = CUresult (*)(void* context);
+CUresult launch_slowly(const LaunchRequest& request, KernelState& state, uint32_t device, uint32_t reason,
+                       RealLaunch real, void* context);
+
+}  // namespace detail
+
+template <class Real>
+CUresult launch(const LaunchRequest& request, Real&& real) {
+  if (request.function == nullptr || !runtime().active()) return after_call(real());
+  KernelState& state = kernel_state(request.function);
+  uint32_t reason = TS_STAY_PLACED;
+  const uint32_t device = state.device(&reason);
+  if (device == 0) {
+    const HomePass pass;
+    if (world().calm()) [[likely]] {
+      activity().bump(request.stream);
+      state.count_launch(0, reason);
+      return after_call(real());
+    }
+  }
+  using Call = std::remove_reference_t<Real>;
+  return detail::launch_slowly(
+      request, state, device, reason, [](void* context) { return (*static_cast<Call*>(context))(); }, &real);
+}
+
+}  // namespace tessera::shim

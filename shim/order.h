@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a call that works on the device takes its place in the program's order.
+// Every wrapper of a driver function with a stream says what it touches and
+// hands the real call over; the rules are in coherence.h.
+#pragma once
+
+#include <cuda.h>
+
+#include <mutex>
+#include <utility>
+
+#include "activity.h"
+#include "coherence.h"
+#include "runtime.h"
+#include "seams.h"
+#include "world.h"
+
+namespace tessera::shim {
+
+/// The current context's stream is made ready for an operation of this
+/// footprint. Precondition: the world's lock is held. Nothing happens for a
+/// stream under capture: what it is given runs later, and as part of a graph.
+CUresult prepare_home(CUstream stream, const Footprint& footprint);
+
+/// A call that enqueues work and returns. `describe()` gives the Footprint and
+/// is asked only when something may be remote.
+template <class Describe, class Call>
+CUresult enqueue(CUstream stream, bool per_thread, Describe&& describe, Call&& call) {
+  const CUstream handle = normalized(stream, per_thread);
+  {
+    const HomePass pass;
+    if (world().calm()) {
+      activity().bump(handle);
+      return after_call(call());
+    }
+  }
+  const std::lock_guard lock(world().mutex);
+  const Footprint footprint = describe();
+  if (const CUresult ready = prepare_home(handle, footprint); ready != CUDA_SUCCESS) return after_call(ready);
+  activity().bump(handle);
+  const CUresult result = call();
+  if (result == CUDA_SUCCESS && !is_capturing(handle)) Coherence(world()).after_home(footprint);
+  return after_call(result);
+}
+
+/// A call that returns when its work is done. The lock is not held meanwhile:
+/// other threads may have to go on before this one can.
+template <class Describe, class Call>
+CUresult complete(CUstream stream, bool per_thread, Describe&& describe, Call&& call) {
+  const CUstream handle = normalized(stream, per_thread);
+  {
+    const HomePass pass;
+    if (world().calm()) {
+      activity().bump(handle);
+      return after_call(call());
+    }
+  }
+  std::unique_lock lock(world().mutex);
+  const Footprint footprint = describe();
+  if (const CUresult ready = prepare_home(handle, footprint); ready != CUDA_SUCCESS) return after_call(ready);
+  activity().bump(handle);
+  CUresult result = CUDA_SUCCESS;
+  {
+    const HomePass pass;  // redirections that must come after this call wait for it
+    lock.unlock();
+    result = call();
+  }
+  lock.lock();
+  world().check_workers();
+  if (result == CUDA_SUCCESS) Coherence(world()).after_home(footprint);
+  return after_call(result);
+}
+
+/// A call that waits for work, or asks whether it is done, and gives the device nothing.
+template <class Join, class Call>
+CUresult synchronize(Join&& join, Call&& call) {
+  if (!world().calm()) {
+    const std::lock_guard lock(world().mutex);
+    Coherence coherence(world());
+    if (const CUresult joined = join(coherence); joined != CUDA_SUCCESS) return after_call(joined);
+  }
+  const CUresult result = call();
+  if (result == CUDA_SUCCESS && !world().calm()) {
+    const std::lock_guard lock(world().mutex);
+    world().check_workers();
+    Coherence(world()).settle();
+  }
+  return after_call(result);
+}
+
+inline Footprint nothing() { return {}; }
+inline Footprint anything() {
+  Footprint footprint;
+  footprint.everything = true;
+  return footprint;
+}
+inline Footprint reading(CUdeviceptr address, uint64_t bytes) { return {{{address, address + bytes}}, {}, false, false}; }
+inline Footprint writing(CUdeviceptr address, uint64_t bytes) { return {{}, {{address, address + bytes}}, false, false}; }
+inline Footprint copying(CUdeviceptr to, CUdeviceptr from, uint64_t bytes) {
+  return {{{from, from + bytes}}, {{to, to + bytes}}, false, false};
+}
+
+/// The context and all in it are about to go / are gone.
+void context_leaves(CUcontext context);
+void context_left(CUcontext context);
+
+}  // namespace tessera::shim

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "redirect.h"
+
+#include <algorithm>
+
+#include "driver.h"
+#include "log.h"
+#include "order.h"
+#include "session.h"
+#include "tessera/access/summary.h"
+
+namespace tessera::shim {
+namespace {
+
+using memory::kHome;
+using memory::Replicas;
+using memory::Touch;
+
+/// Attributes that mean on the worker what they mean at home.
+bool carries_over(const CUlaunchAttribute& attribute) {
+  switch (attribute.id) {
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+      return true;
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+      return attribute.value.cooperative == 0;
+    default:
+      return false;
+  }
+}
+
+bool runs_on(const KernelState& state, const ts_device& device) {
+  const uint32_t architecture = device.compute_capability;
+  if (state.only_architecture() != 0) return architecture == state.only_architecture();
+  return architecture >= state.minimum_architecture();
+}
+
+Redirection stay(uint32_t reason) { return {false, CUDA_SUCCESS, reason}; }
+
+/// One attempt to move one launch; its steps in the order in which they happen.
+class Move {
+ public:
+  Move(const LaunchRequest& request, KernelState& state, WorkerLink& worker, const Claims& claims,
+       std::span<const uint8_t> parameters)
+      : request_(request),
+        state_(state),
+        worker_(worker),
+        claims_(claims),
+        parameters_(parameters),
+        coherence_(world()),
+        stream_(world().streams.get(request.stream)) {}
+
+  Redirection run() {
+    if (!load_function() || worker_.lane_of(stream_) < 0 || !make_room()) return stay(TS_STAY_WORKER);
+    if (!worker_.send_chunks(world().memory, claims_.all)) return stay(TS_STAY_WORKER);
+    world().wake();
+    uint32_t start = 0;
+    CUresult result = order();
+    if (result == CUDA_SUCCESS) result = coherence_.gate(stream_, worker_, &start);
+    if (result != CUDA_SUCCESS) return {true, result, 0};
+    collect_pulls();
+    if (!send(start)) {
+      world().rest();
+      return stay(TS_STAY_WORKER);
+    }
+    record();
+    return {true, CUDA_SUCCESS, 0};
+  }
+
+ private:
+  bool load_function() {
+    if (state_.on_worker(worker_) == KernelState::kNotLoaded) {
+      const FunctionEntry& entry = *state_.entry();
+      const auto image = entry.image();
+      std::string reason = "its image is gone";
+      const int64_t number =
+          image == nullptr ? KernelState::kRefused
+                           : worker_.load_function(*image, entry.name, entry.parameter_size, entry.max_dynamic_shared,
+                                                   entry.shared_carveout, &reason);
+      if (number < 0) {
+        log_line(LogLevel::kWarn, "%s stays home: %s cannot run it (%s)", entry.name.c_str(), worker_.name().c_str(),
+                 reason.c_str());
+      }
+      state_.set_on_worker(worker_, number);
+    }
+    return state_.on_worker(worker_) >= 0;
+  }
+
+  /// Memory on the worker for what it does not hold yet: clean granules go first, dirty ones are brought home.
+  bool make_room() {
+    const size_t missing = worker_.missing_granules(claims_.all).size();
+    if (worker_.has_room_for(missing)) return true;
+    for (const uint64_t granule : worker_.eviction_order(claims_.all)) {
+      const Range range{granule, granule + TS_GRANULE};
+      if (!evict(range)) return false;
+      if (worker_.has_room_for(missing)) return true;
+    }
+    return false;
+  }
+
+  bool evict(Range range) {
+    std::vector<Range> only_there;
+    world().directory.for_each(range, [&](Range piece, const Replicas& replicas) {
+      if (replicas.valid == 1u << worker_.index()) only_there.push_back(piece);
+    });
+    if (!only_there.empty() && coherence_.bring_home(stream_, only_there) != CUDA_SUCCESS) return false;
+    world().directory.dropped(range, worker_.index());
+    return worker_.evict(range.begin);
+  }
+
+  /// The home stream waits for everything that has to come before this launch.
+  CUresult order() {
+    const uint32_t index = worker_.index();
+    CUresult result = coherence_.join_other_workers(stream_, index);
+    if (result == CUDA_SUCCESS) result = coherence_.wait_for_touches(stream_, claims_.all);
+    if (result == CUDA_SUCCESS) result = bring_home_from_others();
+    if (result == CUDA_SUCCESS) result = coherence_.join_other_workers(stream_, index);
+    if (result == CUDA_SUCCESS && !claims_.exact) result = coherence_.wait_for_other_streams(stream_);
+    return result;
+  }
+
+  CUresult bring_home_from_others() {
+    std::vector<Range> elsewhere;
+    for (const Range& range : claims_.needed) {
+      world().directory.for_each(range, [&](Range piece, const Replicas& replicas) {
+        if (!replicas.valid_on(kHome) && !replicas.valid_on(worker_.index())) elsewhere.push_back(piece);
+      });
+    }
+    return elsewhere.empty() ? CUDA_SUCCESS : coherence_.bring_home(stream_, elsewhere);
+  }
+
+  void collect_pulls() {
+    for (const Range& range : claims_.needed) {
+      world().directory.for_each(range, [&](Range piece, const Replicas& replicas) {
+        if (replicas.valid_on(worker_.index())) return;
+        pulled_.push_back(piece);
+        bytes_pulled_ += piece.size();
+      });
+    }
+    memory::normalize(pulled_);
+    for (const Range& range : claims_.all) ranges_.push_back({range.begin, range.end, 0});
+    for (const Range& range : pulled_) ranges_.push_back({range.begin, range.end, TS_RANGE_PULL});
+  }
+
+  bool send(uint32_t start) {
+    const WorkerLink::Kernel kernel{static_cast<uint32_t>(state_.on_worker(worker_)), state_.counter_slot(),
+                                    request_.grid, request_.block, request_.dynamic_shared, parameters_,
+                                    request_.attributes};
+    return worker_.launch(stream_.lanes[worker_.index()], start, ranges_, kernel);
+  }
+
+  void record() {
+    const auto index = static_cast<uint16_t>(worker_.index());
+    const auto lane = static_cast<uint16_t>(stream_.lanes[index]);
+    const Touch touch{index, lane, worker_.lane(lane).serial};
+    for (const Range& range : pulled_) world().directory.copied(range, index, touch);
+    for (const Range& range : claims_.written) world().directory.written(range, index, touch);
+    worker_.hold(claims_.all);
+    coherence_.mark_unjoined(stream_, index);
+    state_.count_bytes_in(index, bytes_pulled_);
+  }
+
+  const LaunchRequest& request_;
+  KernelState& state_;
+  WorkerLink& worker_;
+  const Claims& claims_;
+  std::span<const uint8_t> parameters_;
+  Coherence coherence_;
+  StreamState& stream_;
+  std::vector<Range> pulled_;
+  uint64_t bytes_pulled_ = 0;
+  std::vector<ts_ring_range> ranges_;
+};
+
+}  // namespace
+
+Redirection redirect(const LaunchRequest& request, KernelState& state, uint32_t device, const Claims& claims,
+                     std::span<const uint8_t> parameters) {
+  if (runtime().unknown_function_seen()) return stay(TS_STAY_UNKNOWN);
+  if (!claims.known || !state.entry()->movable()) return stay(TS_STAY_PROPERTY);
+  if (!claims.all_in_slot) return stay(TS_STAY_MEMORY);
+  if (request.cooperative || !std::all_of(request.attributes.begin(), request.attributes.end(), carries_over)) {
+    return stay(TS_STAY_ATTRIBUTES);
+  }
+  if (!state.surely_valid(request.grid, request.block, request.dynamic_shared)) return stay(TS_STAY_ATTRIBUTES);
+  // While anything is captured, waiting for other streams could become part of the capture.
+  if (world().captures.load(std::memory_order_acquire) != 0) return stay(TS_STAY_CAPTURE);
+  WorkerLink* worker = attached_worker(device);
+  if (worker == nullptr || !runs_on(state, worker->device())) return stay(TS_STAY_WORKER);
+  return Move(request, state, *worker, claims, parameters).run();
+}
+
+}  // namespace tessera::shim

@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "driver.h"
+#include "images.h"
+#include "kernel_state.h"
+#include "log.h"
+#include "order.h"
+#include "runtime.h"
+#include "tessera/transport/shared_memory.h"
+#include "tessera/transport/socket.h"
+
+namespace tessera::shim {
+namespace {
+
+using transport::Milliseconds;
+using transport::Packet;
+using transport::SharedMemory;
+using transport::Socket;
+using transport::TransportError;
+using transport::UniqueFd;
+
+constexpr Milliseconds kConnectTimeout{1000};
+constexpr Milliseconds kWatchPeriod{20};
+
+void add(uint64_t& counter, uint64_t value) {
+  std::atomic_ref(counter).fetch_add(value, std::memory_order_relaxed);
+}
+
+class Session {
+ public:
+  /// Connects and says hello. Throws TransportError.
+  void start();
+
+  KernelAnswer ask(const Image& image, const std::string& name);
+  uint32_t placement(uint32_t kernel_id) const {
+    if (kernel_id >= TS_MAX_KERNELS) return TS_DEVICE_HOME;
+    return std::atomic_ref(placement_->device[kernel_id]).load(std::memory_order_relaxed);
+  }
+  ts_counters_table& counters() { return *counters_.as<ts_counters_table>(); }
+  ts_kernel_counters* kernel_counters(uint32_t kernel_id, uint32_t* slot);
+  WorkerLink* attach(uint32_t index);
+  std::vector<uint32_t> workers_up();
+
+ private:
+  void say_hello();
+  void welcome(const Packet& packet);
+  void adopt_workers(const ts_worker_info* workers, uint32_t count);
+  std::optional<Packet> answer_to(uint32_t request, Milliseconds timeout);
+  void take_unasked(const Packet& packet);
+  KernelAnswer ask_once(const Image& image, const std::string& name, bool with_image);
+  void watch();
+  void read_unasked();
+  /// False when the worker is of no use any more.
+  bool look_after(WorkerLink& worker);
+  void report_lost(uint32_t index, const std::string& reason);
+
+  std::mutex mutex_;  // the conversation with the controller, and workers_
+  Socket controller_;
+  bool controller_gone_ = false;
+  uint32_t next_request_ = 1;
+  SharedMemory counters_;
+  ts_placement_table* placement_ = nullptr;
+  uint64_t arena_base_ = 0, arena_size_ = 0;
+  std::array<ts_worker_info, TS_MAX_DEVICES> workers_{};  // by index; state 0: none
+  std::mutex links_mutex_;
+  std::vector<WorkerLink*> links_;                        // attached, for the watch
+  std::mutex slots_mutex_;
+  std::map<uint32_t, uint32_t> slots_;  // kernel id -> counters slot
+  std::array<bool, TS_MAX_DEVICES> refused_{};            // attaching failed; under the world's lock
+};
+
+Session* session = nullptr;  // set once, by the thread that starts the runtime
+
+Milliseconds answer_timeout() {
+  return Milliseconds(runtime().settings().integer(runtime().settings().timeout_ms, 5000));
+}
+
+ts_device describe_device(int ordinal) {
+  ts_device device{};
+  CUdevice handle = 0;
+  CUuuid uuid{};
+  size_t memory = 0;
+  int major = 0, minor = 0;
+  if (driver().cuDeviceGet(&handle, ordinal) != CUDA_SUCCESS) return device;
+  driver().cuDeviceGetName(device.name, sizeof device.name, handle);
+  driver().cuDeviceGetUuid_v2(&uuid, handle);
+  driver().cuDeviceTotalMem_v2(&memory, handle);
+  driver().cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, handle);
+  driver().cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, handle);
+  std::memcpy(device.uuid, uuid.bytes, sizeof device.uuid);
+  device.compute_capability = static_cast<uint32_t>(major * 10 + minor);
+  device.memory_bytes = memory;
+  return device;
+}
+
+void read_command_line(char (&out)[TS_PROGRAM_BYTES]) {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  file.read(out, sizeof out - 1);
+  const auto size = static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0));
+  for (size_t i = 0; i + 1 < size; ++i) {
+    if (out[i] == '\0') out[i] = ' ';
+  }
+  out[size] = '\0';
+}
+
+void Session::start() {
+  const std::string path = runtime().settings().runtime_folder() + "/controller.sock";
+  controller_ = Socket::connect(path, kConnectTimeout);
+  counters_ = SharedMemory::create("tessera-counters", sizeof(ts_counters_table));
+  counters().magic = TS_COUNTERS_MAGIC;
+  counters().version = TS_PROTOCOL_VERSION;
+  counters().pid = getpid();
+  counters().capacity = sizeof counters().kernels / sizeof counters().kernels[0];
+  say_hello();
+  std::optional<Packet> packet = controller_.receive(answer_timeout());
+  if (!packet) throw TransportError(transport::Status::kTimeout, "the controller does not answer");
+  if (packet->type() == TS_REFUSED) {
+    auto refused = packet->expect<ts_refused>();
+    refused.reason[sizeof refused.reason - 1] = '\0';
+    throw TransportError(transport::Status::kRefused, std::string("the controller refuses: ") + refused.reason);
+  }
+  welcome(*packet);
+  std::atomic_ref(counters().state).store(1, std::memory_order_relaxed);
+  // Signals of the program are not for this thread.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread(&Session::watch, this).detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Session::say_hello() {
+  auto hello = transport::make_message<ts_hello>(TS_HELLO, 0);
+  hello.pid = getpid();
+  int count = 0;
+  if (driver().cuDeviceGetCount(&count) != CUDA_SUCCESS) count = 0;
+  hello.n_devices = static_cast<uint32_t>(std::clamp(count, 0, static_cast<int>(TS_MAX_DEVICES)));
+  for (uint32_t i = 0; i < hello.n_devices; ++i) hello.devices[i] = describe_device(static_cast<int>(i));
+  read_command_line(hello.program);
+  std::strncpy(hello.build, TESSERA_VERSION, sizeof hello.build - 1);
+  const int fds[] = {counters_.fd().get()};
+  controller_.send(hello, fds, answer_timeout());
+}
+
+void Session::welcome(const Packet& packet) {
+  const auto welcome = packet.expect<ts_welcome>(1);
+  arena_base_ = welcome.arena_base;
+  arena_size_ = welcome.arena_size;
+  void* table = ::mmap(nullptr, sizeof(ts_placement_table), PROT_READ, MAP_SHARED, packet.fds[0].get(), 0);
+  if (table == MAP_FAILED) throw TransportError(transport::Status::kRefused, "the placement table cannot be mapped");
+  placement_ = static_cast<ts_placement_table*>(table);
+  if (placement_->magic != TS_PLACEMENT_MAGIC || placement_->version != TS_PROTOCOL_VERSION) {
+    throw TransportError(transport::Status::kCorrupt, "the placement table is of another version");
+  }
+  adopt_workers(welcome.workers, welcome.n_workers);
+  const int64_t chunk_mib = std::max<int64_t>(runtime().settings().integer(runtime().settings().arena_chunk_mib, 32), 2);
+  world().memory.start(arena_base_, arena_size_, static_cast<uint64_t>(chunk_mib) << 20, [](Range chunk) {
+    world().directory.forget(chunk);
+    for (const auto& worker : world().workers) {
+      if (worker != nullptr && worker->alive()) worker->release(chunk);
+    }
+  });
+}
+
+void Session::adopt_workers(const ts_worker_info* workers, uint32_t count) {
+  std::array<ts_worker_info, TS_MAX_DEVICES> fresh{};
+  for (uint32_t i = 0; i < std::min<uint32_t>(count, TS_MAX_DEVICES); ++i) {
+    ts_worker_info info = workers[i];
+    info.socket[sizeof info.socket - 1] = info.device.name[sizeof info.device.name - 1] = '\0';
+    if (info.index > 0 && info.index < TS_MAX_DEVICES) fresh[info.index] = info;
+  }
+  workers_ = fresh;
+}
+
+std::vector<uint32_t> Session::workers_up() {
+  const std::lock_guard lock(mutex_);
+  std::vector<uint32_t> up;
+  for (const ts_worker_info& info : workers_) {
+    if (info.state == 1) up.push_back(info.index);
+  }
+  return up;
+}
+
+void Session::take_unasked(const Packet& packet) {
+  if (packet.type() != TS_WORKERS) return;  // a late answer: nobody waits for it any more
+  const auto message = packet.expect<ts_workers>();
+  adopt_workers(message.workers, message.n_workers);
+}
+
+std::optional<Packet> Session::answer_to(uint32_t request, Milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (true) {
+    const auto left = std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
+    std::optional<Packet> packet = controller_.receive(std::max(left, Milliseconds(0)));
+    if (!packet) return std::nullopt;
+    if (packet->header().request == request && packet->type() != TS_WORKERS) return packet;
+    take_unasked(*packet);
+  }
+}
+
+KernelAnswer Session::ask_once(const Image& image, const std::string& name, bool with_image) {
+  auto query = transport::make_message<ts_kernel_query>(TS_KERNEL, next_request_++);
+  query.image = image.hash();
+  query.image_size = image.bytes().size();
+  query.flags = with_image ? uint32_t{TS_KERNEL_HAS_IMAGE} : 0u;
+  query.name_size = static_cast<uint32_t>(name.size());
+  query.path_size = static_cast<uint32_t>(image.path().size());
+  query.header.size = static_cast<uint32_t>(sizeof query + name.size() + image.path().size());
+  std::vector<uint8_t> message(query.header.size);
+  std::memcpy(message.data(), &query, sizeof query);
+  std::memcpy(message.data() + sizeof query, name.data(), name.size());
+  std::memcpy(message.data() + sizeof query + name.size(), image.path().data(), image.path().size());
+  UniqueFd fd;
+  if (with_image) fd = transport::make_constant("tessera-image", image.bytes().data(), image.bytes().size());
+  const int fds[] = {fd.get()};
+  controller_.send(message.data(), message.size(), with_image ? std::span<const int>(fds) : std::span<const int>(),
+                   answer_timeout());
+  // The controller keeps the time of the analysis itself; this is for one that hangs.
+  const Milliseconds wait{runtime().settings().integer(runtime().settings().analysis_wait_ms, 2000) + 1000};
+  const std::optional<Packet> packet = answer_to(query.header.request, wait);
+  KernelAnswer answer;
+  answer.status = TS_KERNEL_PENDING;
+  if (!packet) return answer;
+  const auto info = packet->expect<ts_kernel_info>();
+  const std::string rest = packet->text_behind(sizeof info, size_t{info.summary_size} + info.reason_size);
+  answer.status = info.status;
+  answer.kernel_id = info.kernel_id;
+  answer.summary.assign(rest.begin(), rest.begin() + info.summary_size);
+  answer.reason = rest.substr(info.summary_size);
+  return answer;
+}
+
+KernelAnswer Session::ask(const Image& image, const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  KernelAnswer answer;
+  answer.reason = "the controller is gone";
+  if (controller_gone_) return answer;
+  try {
+    answer = ask_once(image, name, false);
+    if (answer.status == TS_KERNEL_NEED_IMAGE) answer = ask_once(image, name, true);
+  } catch (const std::exception& error) {
+    log_line(LogLevel::kWarn, "%s: %s; new kernels stay home", name.c_str(), error.what());
+    controller_gone_ = true;
+    answer = {};
+    answer.reason = error.what();
+  }
+  return answer;
+}
+
+ts_kernel_counters* Session::kernel_counters(uint32_t kernel_id, uint32_t* slot) {
+  const std::lock_guard lock(slots_mutex_);
+  const auto known = slots_.find(kernel_id);
+  if (known != slots_.end()) {
+    *slot = known->second;
+    return &counters().kernels[*slot];
+  }
+  if (slots_.size() >= counters().capacity) return nullptr;
+  *slot = static_cast<uint32_t>(slots_.size());
+  slots_[kernel_id] = *slot;
+  ts_kernel_counters& entry = counters().kernels[*slot];
+  entry.kernel_id = kernel_id;
+  entry.used = 1;
+  std::atomic_ref(counters().n_kernels).store(*slot + 1, std::memory_order_release);
+  return &entry;
+}
+
+WorkerLink* Session::attach(uint32_t index) {
+  World& all = world();
+  if (WorkerLink* worker = all.worker(index)) return worker;
+  if (index == 0 || index >= TS_MAX_DEVICES || refused_[index]) return nullptr;
+  ts_worker_info info;
+  {
+    const std::lock_guard lock(mutex_);
+    info = workers_[index];
+  }
+  if (info.state != 1) return nullptr;
+  all.workers.resize(TS_MAX_DEVICES);
+  all.detach_worker(index);  // one of this number that was lost
+  try {
+    all.workers[index] = std::make_unique<WorkerLink>(info, arena_base_, arena_size_, counters().workers[index],
+                                                      counters_.fd().get());
+  } catch (const std::exception& error) {
+    log_line(LogLevel::kWarn, "worker %u (%s) cannot be used: %s", index, info.device.name, error.what());
+    refused_[index] = true;
+    return nullptr;
+  }
+  const std::lock_guard lock(links_mutex_);
+  links_.push_back(all.workers[index].get());
+  return links_.back();
+}
+
+void Session::watch() {
+  while (true) {
+    // Never wait here for the world's lock: its holder may be waiting for a worker that is gone.
+    std::vector<WorkerLink*> links;
+    {
+      const std::lock_guard lock(links_mutex_);
+      links = links_;
+    }
+    std::this_thread::sleep_for(kWatchPeriod);
+    for (WorkerLink* link : links) {
+      if (look_after(*link)) continue;
+      const std::lock_guard lock(links_mutex_);
+      std::erase(links_, link);
+    }
+    if (mutex_.try_lock()) {
+      read_unasked();
+      mutex_.unlock();
+    }
+  }
+}
+
+void Session::read_unasked() {
+  if (controller_gone_) return;
+  try {
+    while (std::optional<Packet> packet = controller_.receive(Milliseconds(0))) take_unasked(*packet);
+  } catch (const std::exception& error) {
+    controller_gone_ = true;
+    log_line(LogLevel::kWarn, "the controller is gone: known kernels keep their places, new ones stay home");
+  }
+}
+
+bool Session::look_after(WorkerLink& worker) {
+  std::string text;
+  const CUresult error = worker.error(&text);
+  if (error == CUDA_SUCCESS && worker.connected()) return true;
+  if (!worker.alive()) return false;  // detached on purpose
+  if (error != CUDA_SUCCESS) world().fail(error);
+  bool unfinished = worker.give_up();
+  uint64_t lost = 0;
+  {
+    const std::lock_guard lock(world().mutex);
+    unfinished = worker.give_up() || unfinished;  // again, for what was sent in between
+    lost = world().directory.lost(worker.index());
+    if (lost != 0) world().fail(CUDA_ERROR_LAUNCH_FAILED);
+    world().rest();
+  }
+  if (error == CUDA_SUCCESS) text = "it is gone";
+  if (error != CUDA_SUCCESS || unfinished || lost != 0) {
+    log_line(LogLevel::kError, "worker %u (%s) failed: %s; unfinished work, or %llu bytes that only it held, are lost",
+             worker.index(), worker.name().c_str(), text.c_str(), static_cast<unsigned long long>(lost));
+  } else {
+    log_line(LogLevel::kWarn, "worker %u (%s) is gone: nothing is lost, and its kernels run at home", worker.index(),
+             worker.name().c_str());
+  }
+  report_lost(worker.index(), text);
+  return false;
+}
+
+void Session::report_lost(uint32_t index, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (controller_gone_) return;
+  auto message = transport::make_message<ts_worker_lost>(TS_WORKER_LOST, next_request_++);
+  message.index = index;
+  std::strncpy(message.reason, reason.c_str(), sizeof message.reason - 1);
+  workers_[index].state = 0;  // until the controller announces it again
+  try {
+    controller_.send(message, {}, Milliseconds(100));
+  } catch (const std::exception&) {
+    controller_gone_ = true;
+  }
+}
+
+}  // namespace
+
+bool session_start() {
+  if (session != nullptr) return false;
+  auto fresh = std::make_unique<Session>();
+  try {
+    fresh->start();
+  } catch (const TransportError& error) {
+    log_line(LogLevel::kInfo, "%s", error.what());
+    return false;
+  } catch (const std::exception& error) {
+    log_line(LogLevel::kWarn, "%s", error.what());
+    return false;
+  }
+  session = fresh.release();  // lives as long as the process: its thread and late calls use it
+  return true;
+}
+
+KernelAnswer ask_kernel(const Image& image, const std::string& name) { return session->ask(image, name); }
+uint32_t placement_of(uint32_t kernel_id) { return session->placement(kernel_id); }
+std::vector<uint32_t> known_workers() { return session->workers_up(); }
+ts_kernel_counters* counters_of(uint32_t kernel_id, uint32_t* slot) { return session->kernel_counters(kernel_id, slot); }
+void count_untracked_launch() { add(session->counters().launches_untracked, 1); }
+void count_graph_launch() {
+  if (session != nullptr) add(session->counters().graph_launches, 1);
+}
+void report_arena(uint64_t mapped, uint64_t used) {
+  std::atomic_ref(session->counters().arena_mapped).store(mapped, std::memory_order_relaxed);
+  std::atomic_ref(session->counters().arena_used).store(used, std::memory_order_relaxed);
+}
+WorkerLink* attached_worker(uint32_t index) { return session->attach(index); }
+
+bool is_default_pool(CUmemoryPool pool, CUdevice device) {
+  CUmemoryPool usual = nullptr;
+  return driver().cuDeviceGetDefaultMemPool(&usual, device) == CUDA_SUCCESS && usual == pool;
+}
+
+}  // namespace tessera::shim

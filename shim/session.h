@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program's conversation with the controller, and what both share.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "registry.h"
+#include "tessera/protocol/control.h"
+#include "worker_link.h"
+
+namespace tessera::shim {
+
+/// What the controller knows of one kernel.
+struct KernelAnswer {
+  uint32_t status = TS_KERNEL_FAILED;
+  uint32_t kernel_id = TS_MAX_KERNELS;
+  std::vector<uint8_t> summary;
+  std::string reason;
+};
+
+/// Asks for a kernel's summary and number. Sends the image when it is wanted.
+/// Waits at most the analysis time of the settings; PENDING when that was too short.
+KernelAnswer ask_kernel(const Image& image, const std::string& name);
+
+/// Where the controller has placed a kernel: 0 home, else a worker's index.
+uint32_t placement_of(uint32_t kernel_id);
+
+/// Indices of the workers that are up. Lock-free enough for tests alone.
+std::vector<uint32_t> known_workers();
+
+/// Counters of one kernel; null when all are taken.
+ts_kernel_counters* counters_of(uint32_t kernel_id, uint32_t* slot);
+void count_untracked_launch();
+void count_graph_launch();
+void report_arena(uint64_t mapped, uint64_t used);
+
+/// The worker of that index, attached at first need; null when it cannot be had.
+/// Precondition: the world's lock is held and the home context is current.
+WorkerLink* attached_worker(uint32_t index);
+
+/// Whether `pool` is the device's default one with its attributes untouched in
+/// what matters: what comes from it may come from the slot instead.
+bool is_default_pool(CUmemoryPool pool, CUdevice device);
+
+}  // namespace tessera::shim

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "world.h"
+
+#include "driver.h"
+
+namespace tessera::shim {
+
+World& world() {
+  // Never destroyed: threads of the program may still call while it exits.
+  static World* instance = new World;
+  return *instance;
+}
+
+void World::wake() {
+  if (!calm_.load(std::memory_order_relaxed)) return;
+  calm_.store(false, std::memory_order_seq_cst);
+  HomePass::drain();
+}
+
+void World::rest() {
+  if (unjoined_streams == 0 && directory.quiet()) calm_.store(true, std::memory_order_seq_cst);
+}
+
+void World::fail(CUresult error) {
+  CUresult none = CUDA_SUCCESS;
+  failure_.compare_exchange_strong(none, error, std::memory_order_acq_rel);
+}
+
+void World::detach_worker(uint32_t index) {
+  if (index >= workers.size() || workers[index] == nullptr) return;
+  workers[index]->close();
+  detached_.push_back(std::move(workers[index]));
+  streams.for_each([&](StreamState& stream) {
+    stream.lanes[index] = -1;
+    if (stream.unjoined == 1u << index) --unjoined_streams;
+    stream.unjoined &= static_cast<uint16_t>(~(1u << index));
+  });
+}
+
+void World::detach_workers() {
+  for (uint32_t index = 0; index < workers.size(); ++index) detach_worker(index);
+}
+
+void World::check_workers() {
+  for (const auto& worker : workers) {
+    if (worker == nullptr) continue;
+    if (const CUresult error = worker->error(); error != CUDA_SUCCESS) fail(error);
+  }
+}
+
+bool is_capturing(CUstream stream) {
+  if (world().captures.load(std::memory_order_acquire) == 0) return false;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  // An error (a legacy stream during a capture elsewhere) is the driver's to report, at the call itself.
+  return driver().cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+}  // namespace tessera::shim

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// All that the launch path shares between threads, under one lock. While the
+// world is calm - every byte valid at home alone and no stream waiting to be
+// joined - home launches read one atomic and never take the lock.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "activity.h"
+#include "device_memory.h"
+#include "streams.h"
+#include "tessera/memory/directory.h"
+#include "worker_link.h"
+
+namespace tessera::shim {
+
+class World {
+ public:
+  std::mutex mutex;
+  Streams streams;
+  DeviceMemory memory;
+  memory::Directory directory;
+  std::vector<std::unique_ptr<WorkerLink>> workers;  // by index; null: none, or not attached yet
+
+  bool calm() const { return calm_.load(std::memory_order_seq_cst); }
+  /// Called with the lock before anything becomes remote: afterwards every home
+  /// call either has been enqueued already or will take the lock.
+  void wake();
+  /// Called with the lock after work that may have ended all remoteness.
+  void rest();
+  uint32_t unjoined_streams = 0;
+
+  WorkerLink* worker(uint32_t index) {
+    return index < workers.size() && workers[index] != nullptr && workers[index]->alive() ? workers[index].get()
+                                                                                          : nullptr;
+  }
+
+  /// Lets every worker go; the next redirection attaches anew. Precondition: nothing that matters is remote.
+  void detach_workers();
+  /// The same for one worker, whose operations have all ended or are given up.
+  void detach_worker(uint32_t index);
+  /// Looks whether a worker has reported a failure, and keeps it. Any thread with the lock.
+  void check_workers();
+
+  /// The sticky error of a lost or failed worker; CUDA_SUCCESS while there is none.
+  CUresult failure() const { return failure_.load(std::memory_order_acquire); }
+  void fail(CUresult error);
+
+  /// Captures that have begun and not ended, on any stream.
+  std::atomic<uint32_t> captures{0};
+
+ private:
+  std::vector<std::unique_ptr<WorkerLink>> detached_;  // kept: other threads may still look at them
+  std::atomic<bool> calm_{true};
+  std::atomic<CUresult> failure_{CUDA_SUCCESS};
+};
+
+World& world();
+
+/// True when work given to the stream is being captured, not executed.
+bool is_capturing(CUstream stream);
+
+}  // namespace tessera::shim
