@@ -181,9 +181,8 @@ def write_ordered(entries: list[Entry], declared: dict[str, list[Parameter]]) ->
             stream = stream_of(entry, parameters)
             lines.append(f"TESSERA_DRIVER_ENTRY {signature(entry, parameters)} {{")
             lines.append(f"  if (!runtime().active()) return driver().{entry.symbol}({arguments});")
-            lines.append(f"  const CUresult ready = before_opaque({stream}, {per_thread});")
-            lines.append("  if (ready != CUDA_SUCCESS) return ready;")
-            lines.append(f"  return after_call(driver().{entry.symbol}({arguments}));\n}}")
+            call = f"driver().{entry.symbol}({arguments})"
+            lines.append(f"  return opaque({stream}, {per_thread}, [&] {{ return {call}; }});\n}}")
     return "\n".join(lines) + "\n"
 
 

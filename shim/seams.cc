@@ -6,6 +6,10 @@ namespace tessera::shim {
 [[gnu::weak]] bool session_start() { return false; }
 [[gnu::weak]] CUresult before_opaque(CUstream, bool) { return CUDA_SUCCESS; }
 [[gnu::weak]] CUresult after_call(CUresult result) { return result; }
+[[gnu::weak]] CUresult opaque_call(CUstream stream, bool per_thread, CUresult (*call)(void*), void* argument) {
+  const CUresult ready = before_opaque(stream, per_thread);
+  return ready == CUDA_SUCCESS ? after_call(call(argument)) : ready;
+}
 [[gnu::weak]] void function_retired(FunctionEntry&) {}
 
 }  // namespace tessera::shim

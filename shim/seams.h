@@ -21,6 +21,16 @@ CUresult before_opaque(CUstream stream, bool per_thread);
 /// sticky error of a lost worker if there is one. Default: `result`.
 CUresult after_call(CUresult result);
 
+/// Makes a call that enqueues work in `stream` of which nothing is known: after
+/// everything that it could touch is home, and with nothing becoming remote
+/// between that and the call. Default: before_opaque, `call(argument)`, after_call.
+CUresult opaque_call(CUstream stream, bool per_thread, CUresult (*call)(void*), void* argument);
+
+template <class Call>
+CUresult opaque(CUstream stream, bool per_thread, Call call) {
+  return opaque_call(stream, per_thread, [](void* argument) { return (*static_cast<Call*>(argument))(); }, &call);
+}
+
 /// The module of `function` was unloaded: what `launch_state` holds may be let
 /// go once no launch uses it. Called without a lock. Default: nothing.
 void function_retired(FunctionEntry& function);
