@@ -17,10 +17,11 @@ ALLOWED_INITIALISERS = {
     "frame_dummy",
     "_GLOBAL__sub_I_eh_alloc.cc",
     "_GLOBAL__sub_I_system_error.cc",
-    "_GLOBAL__sub_I_cow_stdexcept.cc",
+    "_GLOBAL__sub_I_cxx11_ios_failure.cc",
+    "_GLOBAL__sub_I_cxx11_locale_inst.cc",
+    "_GLOBAL__sub_I_cxx11_wlocale_inst.cc",
     "_GLOBAL__sub_I_locale_inst.cc",
-    "_GLOBAL__sub_I_ios_init.cc",
-    "_GLOBAL__sub_I_globals_io.cc",
+    "_GLOBAL__sub_I_wlocale_inst.cc",
 }
 
 
