@@ -47,7 +47,8 @@ def main() -> None:
         inside = ", ".join(p.type for p in parameters)
         lines.append(
             f'__attribute__((weak, visibility("default"))) CUresult {symbol}({inside}) '
-            f'{{ return stub::record("{symbol}"); }}'
+            f'{{ static std::atomic<int>& calls = stub::counter("{symbol}"); '
+            f"++calls; return CUDA_SUCCESS; }}"
         )
     lines.append("}\nnamespace stub {\nconst Function kFunctions[] = {")
     for base, symbol, version, per_thread in versions_of(

@@ -8,6 +8,7 @@
 // does.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 
 #include "driver_declarations.h"
@@ -26,7 +27,9 @@ struct Function {
 extern const Function kFunctions[];
 extern const size_t kFunctionCount;
 
-/// Counts the call. CUDA_SUCCESS, always.
+/// The count of a function's calls.
+std::atomic<int>& counter(const char* symbol);
+/// Counts a call. CUDA_SUCCESS, always.
 CUresult record(const char* symbol);
 
 /// Behind the handles. A kernel's name says how many parameters it has: "f_100".
