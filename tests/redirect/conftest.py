@@ -39,7 +39,12 @@ class Machine:
     def control(self, *arguments: str) -> str:
         command = [sys.executable, "-m", "tessera.cli.main", *arguments]
         done = subprocess.run(
-            command, env=self.environment(), capture_output=True, text=True, timeout=TIMEOUT
+            command,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
         )
         assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
         return done.stdout
@@ -57,7 +62,12 @@ class Machine:
         self, command: tuple[str, ...], environment: dict[str, str]
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=TIMEOUT
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
         )
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done

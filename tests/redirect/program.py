@@ -197,7 +197,7 @@ class Program:
         self.pinned.append(content)
         check(driver.cuMemcpyHtoDAsync(self.address(to) + 4 * 100, content, content.nbytes, stream))
 
-    def do_download(self, stream: Any, _to: Any, source: Any, value: int) -> None:
+    def do_download(self, stream: Any, _to: Any, source: Any, _value: int) -> None:
         content = np.zeros(WORDS, dtype=np.uint32)
         check(driver.cuMemcpyDtoHAsync(content, self.address(source), content.nbytes, stream))
         check(driver.cuStreamSynchronize(stream))

@@ -23,14 +23,14 @@ KINDS += ["memset", "copy", "upload", "download", "synchronize", "replace"]
 RUNS = int(os.environ.get("TESSERA_TEST_RANDOM_PROGRAMS", "12"))
 
 regions = st.tuples(st.integers(0, 3), st.integers(0, 1))
+pairs = st.tuples(regions, regions).filter(lambda pair: pair[0] != pair[1])
 
 
 @st.composite
 def operations(draw: st.DrawFn) -> list[dict[str, Any]]:
     drawn = []
     for _ in range(draw(st.integers(5, 60))):
-        to = draw(regions)
-        source = draw(regions.filter(lambda region: region != to))
+        to, source = draw(pairs)
         drawn.append(
             {
                 "kind": draw(st.sampled_from(KINDS)),

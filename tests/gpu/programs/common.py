@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the programs of the GPU tests share: fixed seeds, and their results as bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+
+def seeded_torch() -> Any:
+    """The torch module, seeded and restricted to deterministic algorithms."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    import torch
+
+    torch.manual_seed(20)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cudnn.benchmark = False
+    return torch
+
+
+def digest(arrays: Iterable[Any]) -> str:
+    """SHA-256 over the bytes of torch tensors, or of whatever turns into a NumPy array."""
+    sha = hashlib.sha256()
+    for array in arrays:
+        sha.update(memoryview(host_bytes(array)).tobytes())
+    return sha.hexdigest()
+
+
+def host_bytes(array: Any) -> Any:
+    """A buffer with the bytes of one tensor or array."""
+    if not hasattr(array, "detach"):
+        return array
+    import torch
+
+    return array.detach().contiguous().cpu().reshape(-1).view(torch.uint8).numpy()
+
+
+def run(main: Callable[[], Iterable[Any]]) -> None:
+    """Runs `main` and writes the digest of what it returns to the file named by argv[1]."""
+    began = time.perf_counter()
+    result = digest(main())
+    Path(sys.argv[1]).write_text(result)
+    print(f"{Path(sys.argv[0]).stem}: {result[:16]} in {time.perf_counter() - began:.2f} s")

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frameworks on a real GPU under Tessera give what they give alone, to the bit.
+
+Two ways: everything at home, and every kernel that may move thrown at random
+between home and a worker on the same GPU. The worker needs MPS: without it two
+processes take turns on the device, which is slow but right.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.gpu
+
+PROGRAMS = Path(__file__).with_name("programs")
+NAMES = ["llama", "compiled", "resnet", "train", "graph", "triton_torch", "jax_jit", "cupy_arrays"]
+MODULES = {
+    "jax_jit": "jax",
+    "cupy_arrays": "cupy",
+    "resnet": "torchvision",
+    "llama": "transformers",
+}
+TIMEOUT = 280
+
+
+def run(name: str, out: Path, environment: dict[str, str]) -> str:
+    command = [sys.executable, str(PROGRAMS / f"{name}.py"), str(out)]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False
+    )
+    assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
+    return out.read_text()
+
+
+@pytest.fixture(scope="module")
+def environment() -> Iterator[dict[str, str]]:
+    """Of programs under a controller with one worker on the first GPU."""
+    with tempfile.TemporaryDirectory(prefix="tessera-") as folder:
+        alone = os.environ | {"TESSERA_RUNTIME_DIR": folder, "TESSERA_STORE": f"{folder}/store.db"}
+        control = [sys.executable, "-m", "tessera.cli.main"]
+        subprocess.run([*control, "up", "--device", "0"], env=alone, check=True, timeout=60)
+        library = Path(os.environ["TESSERA_NATIVE_DIR"]) / "libtessera.so"
+        try:
+            yield alone | {"LD_PRELOAD": str(library)}
+        finally:
+            status = subprocess.run(
+                [*control, "status", "--json"],
+                env=alone,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            Path(os.environ.get("OUT", folder), "status.json").write_text(status.stdout)
+            subprocess.run([*control, "down"], env=alone, check=True, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def natively(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return {}
+
+
+def expected(name: str, natively: dict[str, str], folder: Path) -> str:
+    if module := MODULES.get(name, "torch"):
+        pytest.importorskip(module)
+    if name not in natively:
+        natively[name] = run(name, folder / "alone", dict(os.environ))
+    return natively[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_at_home(
+    name: str, environment: dict[str, str], natively: dict[str, str], tmp_path: Path
+) -> None:
+    alone = expected(name, natively, tmp_path)
+    assert run(name, tmp_path / "home", environment) == alone
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_scattered(
+    name: str, environment: dict[str, str], natively: dict[str, str], tmp_path: Path
+) -> None:
+    alone = expected(name, natively, tmp_path)
+    assert run(name, tmp_path / "moved", environment | {"TESSERA_SCATTER": "17"}) == alone
+    history = subprocess.run(
+        [sys.executable, "-m", "tessera.cli.main", "status", "--json"],
+        env={**environment, "LD_PRELOAD": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(history.stdout)
