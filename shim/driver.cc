@@ -237,10 +237,8 @@ bool is_beneath(const void* caller) {
       if (object.contains(address)) return true;
     }
   }
-  for (const LoadedObject& object : loaded_objects()) {
-    if (object.contains(address)) return is_driver(object);
-  }
-  return false;
+  const std::optional<LoadedObject> object = object_of(caller);
+  return object.has_value() && is_driver(*object);
 }
 
 }  // namespace tessera::shim

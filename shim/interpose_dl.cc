@@ -133,6 +133,7 @@ extern "C" {
 [[gnu::used]] Verdict tessera_judge_dlopen(const char* file, intptr_t mode, void*, const void*) {
   void* next = cached(next_dlopen, [] { return next_function("dlopen"); });
   if (const char* instead = redirected(file)) return {libc_dlopen(instead, static_cast<int>(mode)), nullptr};
+  if ((mode & RTLD_DEEPBIND) != 0 && file != nullptr && !asks_for_driver(file)) runtime().saw_deep_binding(file);
   return {nullptr, next};
 }
 

@@ -36,6 +36,23 @@ int append_object(dl_phdr_info* info, size_t, void* objects) {
   return 0;
 }
 
+struct Search {
+  uintptr_t address;
+  std::optional<LoadedObject> found;
+};
+
+int match_object(dl_phdr_info* info, size_t, void* argument) {
+  auto& search = *static_cast<Search*>(argument);
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr) & header = info->dlpi_phdr[i];
+    const uintptr_t begin = info->dlpi_addr + header.p_vaddr;
+    if (header.p_type != PT_LOAD || search.address < begin || search.address >= begin + header.p_memsz) continue;
+    search.found.emplace(*info);
+    return 1;
+  }
+  return 0;
+}
+
 }  // namespace
 
 LoadedObject::LoadedObject(const dl_phdr_info& info)
@@ -143,6 +160,12 @@ std::vector<LoadedObject> loaded_objects() {
   std::vector<LoadedObject> objects;
   dl_iterate_phdr(append_object, &objects);
   return objects;
+}
+
+std::optional<LoadedObject> object_of(const void* address) {
+  Search search{reinterpret_cast<uintptr_t>(address), std::nullopt};
+  dl_iterate_phdr(match_object, &search);
+  return search.found;
 }
 
 bool has_driver_name(const LoadedObject& object) {

@@ -7,6 +7,7 @@
 #include <link.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,9 @@ class LoadedObject {
 /// In the loader's order: the program, preloaded libraries, dependencies, then
 /// what was opened later. Only the namespace that the shim lives in.
 std::vector<LoadedObject> loaded_objects();
+
+/// The one that holds this address.
+std::optional<LoadedObject> object_of(const void* address);
 
 /// Whether this is a driver library by name: libcuda.so, libcuda.so.1, ...
 bool has_driver_name(const LoadedObject& object);

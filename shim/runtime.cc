@@ -4,7 +4,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <memory>
 
@@ -15,7 +16,8 @@
 namespace tessera::shim {
 namespace {
 
-constexpr long kPollNanoseconds = 1000000;
+constexpr long kMillisecond = 1000000;  // nanoseconds
+constexpr int64_t kDefaultTimeoutMs = 5000;
 
 }  // namespace
 
@@ -56,15 +58,17 @@ void Runtime::begin_session() {
     log_line(LogLevel::kWarn,
              "no controller answers: this program runs as without Tessera (start one with: tessera-ctl up)");
   }
+  if (reached) say_deep_binding();
   Mode starting = Mode::kStarting;
   mode_.compare_exchange_strong(starting, reached ? Mode::kActive : Mode::kPassing, std::memory_order_acq_rel);
 }
 
 void Runtime::after_init() {
   if (mode() == Mode::kUnstarted) begin_session();
-  // What this thread does next is to be tracked. The wait ends: starting up has its own time limits.
-  while (mode() == Mode::kStarting) {
-    const timespec pause{0, kPollNanoseconds};
+  // What this thread does next is to be tracked, if that can be had in bounded time.
+  const int64_t polls = settings().integer(settings().timeout_ms, kDefaultTimeoutMs);
+  for (int64_t i = 0; i < polls && mode() == Mode::kStarting; ++i) {
+    const timespec pause{0, kMillisecond};
     ::nanosleep(&pause, nullptr);
   }
 }
@@ -80,6 +84,24 @@ void Runtime::saw_unknown_function(const char* name) {
   log_line(LogLevel::kWarn,
            "the program uses %s, which this build does not know: every kernel stays home (a newer Tessera may know it)",
            name);
+}
+
+void Runtime::saw_deep_binding(const char* file) {
+  const char* expected = nullptr;
+  const char* copy = ::strdup(file);
+  if (copy == nullptr || !deep_binding_.compare_exchange_strong(expected, copy, std::memory_order_acq_rel)) {
+    std::free(const_cast<char*>(copy));
+    return;
+  }
+  unknown_seen_.store(true, std::memory_order_release);
+  if (mode() == Mode::kActive) say_deep_binding();
+}
+
+void Runtime::say_deep_binding() {
+  if (const char* file = deep_binding_.load(std::memory_order_acquire)) {
+    log_line(LogLevel::kWarn, "%s was loaded with RTLD_DEEPBIND and may use the driver unseen: every kernel stays home",
+             file);
+  }
 }
 
 void Runtime::forked() {

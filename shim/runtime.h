@@ -37,10 +37,14 @@ class Runtime {
   /// once; what is remote must be home already. Logs `reason` once.
   void stop(const char* reason);
 
-  /// A function was handed out that this build does not know. It could work on
-  /// the device unseen, so while this is true nothing may become remote.
+  /// A function was handed out that this build does not know, or a library was
+  /// bound past the shim. Either could work on the device unseen, so once this is
+  /// true nothing may become remote. It can turn true at any time.
   bool unknown_function_seen() const { return unknown_seen_.load(std::memory_order_acquire); }
   void saw_unknown_function(const char* name);
+  /// A library was bound so that its calls pass the shim by, should it make any.
+  /// Remembered in silence until the program turns out to use the driver.
+  void saw_deep_binding(const char* file);
 
   /// cuInit succeeded: starts the session, or waits until the thread that does so is done.
   void after_init();
@@ -48,11 +52,13 @@ class Runtime {
  private:
   bool start();
   void begin_session();
+  void say_deep_binding();
   static void forked();
 
   std::atomic<Mode> mode_{Mode::kUnstarted};
   std::atomic<bool> unknown_seen_{false};
   std::atomic<const Settings*> settings_{nullptr};
+  std::atomic<const char*> deep_binding_{nullptr};  // file of the first one
 };
 
 namespace detail {

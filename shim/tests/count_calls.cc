@@ -39,6 +39,8 @@ int main(int argc, char** argv) {
   } else if (kind == "unlisted") {
     const auto call = lookup<decltype(&cuCtxSetFlags)>("cuCtxSetFlags", 12010);
     repeat(count, [=] { call(0); });
+  } else if (kind == "lookup") {
+    repeat(count, [] { lookup<void*>("cuMemAlloc", 13000); });
   } else if (kind == "dlsym") {
     repeat(count, [] { dlsym(RTLD_DEFAULT, "malloc"); });
   } else {

@@ -19,6 +19,9 @@ INTERPOSER void* interposer_next() {
   return dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuMemAlloc_v2");
 }
 
+/// Opens by bare name what only this library's own RUNPATH leads to.
+INTERPOSER void* interposer_open(const char* name) { return dlopen(name, RTLD_NOW | RTLD_LOCAL); }
+
 INTERPOSER CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t size) {
   ++allocations;
   return reinterpret_cast<CUresult (*)(CUdeviceptr*, size_t)>(interposer_next())(pointer, size);

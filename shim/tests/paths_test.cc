@@ -107,6 +107,14 @@ TEST_CASE(next_is_relative_to_the_caller) {
   CHECK(owner(dlsym(RTLD_NEXT, "malloc")).find("libc.so") != std::string::npos);
 }
 
+TEST_CASE(dlopen_is_relative_to_the_caller) {
+  // $ORIGIN and RUNPATH are those of the library that calls.
+  void* library = dlopen(std::getenv("TEST_INTERPOSER"), RTLD_NOW | RTLD_LOCAL);
+  REQUIRE(library != nullptr);
+  CHECK(dlopen("libcuda.so.1.1", RTLD_NOW | RTLD_LOCAL) == nullptr);
+  CHECK(function<void* (*)(const char*)>(library, "interposer_open")("libcuda.so.1.1") != nullptr);
+}
+
 TEST_CASE(proc_address_first) {
   void* driver = driver_handle();
   const auto address = function<Address2>(driver, "cuGetProcAddress_v2");

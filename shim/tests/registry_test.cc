@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "driver.h"
+#include "probe.h"
 #include "runtime.h"
 #include "seams.h"
 #include "testing/check.h"
@@ -295,6 +296,17 @@ TEST_CASE(failed_calls_change_nothing) {
   CHECK_EQ(cuModuleGetFunction(nullptr, nullptr, nullptr), CUDA_ERROR_INVALID_VALUE);
   CHECK_EQ(cuLibraryGetKernel(nullptr, nullptr, nullptr), CUDA_ERROR_INVALID_VALUE);
   CHECK(find_function(static_cast<const void*>(nullptr)) == nullptr);
+}
+
+TEST_CASE(what_works_unseen_is_said_once) {
+  cuInit(0);
+  probe::CapturedStderr captured;
+  runtime().saw_deep_binding("first.so");
+  runtime().saw_deep_binding("second.so");
+  CHECK(runtime().unknown_function_seen());
+  const std::string text = captured.restore();
+  CHECK_EQ(probe::count(text, "first.so"), 1);
+  CHECK_EQ(probe::count(text, "\n"), 1);
 }
 
 TEST_CASE(lookups_race_with_changes) {
