@@ -2,6 +2,7 @@
 #include "device_memory.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "driver.h"
 #include "log.h"
@@ -188,6 +189,17 @@ std::optional<Range> DeviceMemory::free(CUdeviceptr address) {
   owners_.erase(address);
   release_free_chunks(*part, false);
   return freed;
+}
+
+std::optional<Range> DeviceMemory::defer_free(CUdeviceptr address) {
+  const auto range = find(address);
+  if (!range || range->begin != address || owners_.erase(address) == 0) return std::nullopt;
+  deferred_.push_back(address);
+  return range;
+}
+
+void DeviceMemory::free_deferred() {
+  for (const CUdeviceptr address : std::exchange(deferred_, {})) free(address);
 }
 
 std::optional<Range> DeviceMemory::free_ordered(CUdeviceptr address, CUstream stream, CUevent freed) {

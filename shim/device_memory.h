@@ -41,6 +41,10 @@ class DeviceMemory {
   /// Frees once `stream` has come this far; `stream` itself may reuse the block
   /// at once. Takes the event over. None when `address` is no allocation.
   std::optional<Range> free_ordered(CUdeviceptr address, CUstream stream, CUevent freed);
+  /// Frees at the next `free_deferred`: now the device could not be waited for.
+  std::optional<Range> defer_free(CUdeviceptr address);
+  /// After a synchronization of everything.
+  void free_deferred();
   /// Ends the wait of every ordered free, after a synchronization of everything.
   void settle();
 
@@ -97,6 +101,7 @@ class DeviceMemory {
   std::map<uint32_t, Part> parts_;  // by device ordinal
   std::map<uint64_t, CUmemGenericAllocationHandle> handles_;  // by chunk begin
   std::map<uint64_t, Owner> owners_;                          // by allocation begin
+  std::vector<CUdeviceptr> deferred_;
   uint64_t next_id_ = 1;
 };
 

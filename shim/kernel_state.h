@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "home_timer.h"
 #include "registry.h"
 #include "tessera/protocol/control.h"
 
@@ -37,6 +38,11 @@ class KernelState {
   uint32_t device(uint32_t* reason);
 
   void count_launch(uint32_t device, uint32_t stay_reason);
+  /// The counters, for a launch at home that is to be timed; null for all but a kernel's first few.
+  ts_kernel_counters* to_be_timed() {
+    if (timings_left_.load(std::memory_order_relaxed) <= 0 || counters_ == nullptr) [[likely]] return nullptr;
+    return timings_left_.fetch_sub(1, std::memory_order_relaxed) > 0 ? counters_ : nullptr;
+  }
   void count_bytes_in(uint32_t device, uint64_t bytes);
   uint32_t counter_slot() const { return counter_slot_; }
 
@@ -60,6 +66,7 @@ class KernelState {
   uint32_t kernel_id_ = TS_MAX_KERNELS;
   std::atomic<uint32_t> stay_{TS_STAY_NO_SUMMARY};  // TS_STAY_PLACED: free to move
   std::atomic<bool> pending_{false};
+  std::atomic<int> timings_left_{HomeTimer::kLaunchesTimed};
   std::atomic<uint32_t> launches_while_pending_{0};
   ts_kernel_counters* counters_ = nullptr;
   uint32_t counter_slot_ = UINT32_MAX;

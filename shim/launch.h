@@ -31,6 +31,9 @@ CUresult launch(const LaunchRequest& request, Real&& real) {
     if (world().calm()) [[likely]] {
       activity().bump(request.stream);
       state.count_launch(0, reason);
+      if (ts_kernel_counters* counters = state.to_be_timed(); counters != nullptr && !is_capturing(request.stream)) {
+        return after_call(home_timer().time(request.stream, *counters, real));
+      }
       return after_call(real());
     }
   }

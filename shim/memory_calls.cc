@@ -33,19 +33,27 @@ bool owns(CUdeviceptr address) {
   if (!runtime().active() || !world().memory.in_slot(address)) return false;
   const std::lock_guard lock(world().mutex);
   const auto allocation = world().memory.find(address);
-  return allocation && allocation->begin == address;
+  return allocation && allocation->begin == address && world().memory.owner_of(address);
 }
 
-/// cuMemFree waits for the device, so that memory still in use is not given out again.
+/// cuMemFree waits for the device, so that memory still in use is not given out
+/// again. While a stream is captured it cannot, and the memory waits instead.
 CUresult release(CUdeviceptr address) {
-  const CUresult synchronized = cuCtxSynchronize();
-  if (synchronized != CUDA_SUCCESS) return synchronized;
-  const std::lock_guard lock(world().mutex);
-  const auto freed = world().memory.free(address);
+  World& all = world();
+  const bool capturing = all.captures.load(std::memory_order_acquire) != 0;
+  if (!capturing) {
+    const CUresult synchronized = cuCtxSynchronize();
+    if (synchronized != CUDA_SUCCESS) return synchronized;
+  }
+  const std::lock_guard lock(all.mutex);
+  const auto freed = capturing ? all.memory.defer_free(address) : all.memory.free(address);
   if (!freed) return CUDA_ERROR_INVALID_VALUE;
-  world().directory.forget(*freed);
-  world().memory.settle();
-  world().rest();
+  all.directory.forget(*freed);
+  if (!capturing) {
+    all.memory.free_deferred();
+    all.memory.settle();
+  }
+  all.rest();
   report_memory();
   return CUDA_SUCCESS;
 }

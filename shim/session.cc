@@ -67,13 +67,14 @@ class Session {
   bool look_after(WorkerLink& worker);
   void report_lost(uint32_t index, const std::string& reason);
 
-  std::mutex mutex_;  // the conversation with the controller, and workers_
+  std::mutex mutex_;  // the conversation with the controller
   Socket controller_;
   bool controller_gone_ = false;
   uint32_t next_request_ = 1;
   SharedMemory counters_;
   ts_placement_table* placement_ = nullptr;
   uint64_t arena_base_ = 0, arena_size_ = 0;
+  std::mutex workers_mutex_;  // never held while waiting for anybody
   std::array<ts_worker_info, TS_MAX_DEVICES> workers_{};  // by index; state 0: none
   std::mutex links_mutex_;
   std::vector<WorkerLink*> links_;                        // attached, for the watch
@@ -182,11 +183,12 @@ void Session::adopt_workers(const ts_worker_info* workers, uint32_t count) {
     info.socket[sizeof info.socket - 1] = info.device.name[sizeof info.device.name - 1] = '\0';
     if (info.index > 0 && info.index < TS_MAX_DEVICES) fresh[info.index] = info;
   }
+  const std::lock_guard lock(workers_mutex_);
   workers_ = fresh;
 }
 
 std::vector<uint32_t> Session::workers_up() {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(workers_mutex_);
   std::vector<uint32_t> up;
   for (const ts_worker_info& info : workers_) {
     if (info.state == 1) up.push_back(info.index);
@@ -283,7 +285,7 @@ WorkerLink* Session::attach(uint32_t index) {
   if (index == 0 || index >= TS_MAX_DEVICES || refused_[index]) return nullptr;
   ts_worker_info info;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(workers_mutex_);
     info = workers_[index];
   }
   if (info.state != 1) return nullptr;
@@ -361,12 +363,15 @@ bool Session::look_after(WorkerLink& worker) {
 }
 
 void Session::report_lost(uint32_t index, const std::string& reason) {
+  {
+    const std::lock_guard lock(workers_mutex_);
+    workers_[index].state = 0;  // until the controller announces it again
+  }
   const std::lock_guard lock(mutex_);
   if (controller_gone_) return;
   auto message = transport::make_message<ts_worker_lost>(TS_WORKER_LOST, next_request_++);
   message.index = index;
   std::strncpy(message.reason, reason.c_str(), sizeof message.reason - 1);
-  workers_[index].state = 0;  // until the controller announces it again
   try {
     controller_.send(message, {}, Milliseconds(100));
   } catch (const std::exception&) {

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda.h>
+
+#include <mutex>
+#include <vector>
+
+#include "tessera/protocol/control.h"
+
+namespace tessera::shim {
+
+/// Times the first launches of each kernel at home, for `tessera-ctl status` and
+/// the placement. Later launches are never timed: they are to cost nothing.
+class HomeTimer {
+ public:
+  static constexpr uint64_t kLaunchesTimed = 8;
+
+  /// Runs `call` between two events of the stream, when events can be had.
+  template <class Call>
+  CUresult time(CUstream stream, ts_kernel_counters& counters, Call&& call) {
+    Sample sample = begin(stream, counters);
+    const CUresult result = call();
+    if (sample.begin != nullptr) end(stream, sample, result == CUDA_SUCCESS);
+    return result;
+  }
+
+ private:
+  struct Sample {
+    ts_kernel_counters* counters = nullptr;
+    CUcontext context = nullptr;
+    CUevent begin = nullptr, end = nullptr;
+  };
+  Sample begin(CUstream stream, ts_kernel_counters& counters);
+  void end(CUstream stream, const Sample& sample, bool launched);
+  void harvest();
+
+  std::mutex mutex_;
+  std::vector<Sample> running_, idle_;
+};
+
+HomeTimer& home_timer();
+
+}  // namespace tessera::shim
