@@ -143,10 +143,7 @@ CUresult DeviceMemory::map_chunk(Part& part, Range chunk) {
   if (result != CUDA_SUCCESS) return result;
   result = driver().cuMemMap(chunk.begin, chunk.size(), 0, handle, 0);
   if (result == CUDA_SUCCESS) {
-    CUmemAccessDesc access{};
-    access.location = properties.location;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    result = driver().cuMemSetAccess(chunk.begin, chunk.size(), &access, 1);
+    result = set_access(part, chunk);
     if (result != CUDA_SUCCESS) driver().cuMemUnmap(chunk.begin, chunk.size());
   }
   if (result != CUDA_SUCCESS) {
@@ -156,6 +153,32 @@ CUresult DeviceMemory::map_chunk(Part& part, Range chunk) {
   handles_[chunk.begin] = handle;
   part.arena.add_chunk(chunk);
   return CUDA_SUCCESS;
+}
+
+CUresult DeviceMemory::set_access(const Part& part, Range chunk) {
+  std::vector<CUmemAccessDesc> access;
+  const auto allow = [&](CUdevice device) {
+    CUmemAccessDesc description{};
+    description.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    description.location.id = device;
+    description.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    access.push_back(description);
+  };
+  allow(part.device);
+  for (const CUdevice peer : part.peers) allow(peer);
+  return driver().cuMemSetAccess(chunk.begin, chunk.size(), access.data(), access.size());
+}
+
+CUresult DeviceMemory::grant(CUdevice owner, CUdevice accessor) {
+  if (size_ == 0 || owner == accessor || owner < 0 || static_cast<uint32_t>(owner) >= kParts) return CUDA_SUCCESS;
+  Part& part = parts_[static_cast<uint32_t>(owner)];
+  if (!part.peers.insert(accessor).second) return CUDA_SUCCESS;
+  CUresult result = CUDA_SUCCESS;
+  part.arena.for_each_chunk([&](Range chunk) {
+    const CUresult one = set_access(part, chunk);
+    if (result == CUDA_SUCCESS) result = one;
+  });
+  return result;
 }
 
 void DeviceMemory::release_free_chunks(Part& part, bool all) {

@@ -62,6 +62,9 @@ class DeviceMemory {
   /// Addresses allocated in `context`; all of them when it is null.
   std::vector<CUdeviceptr> owned_by(CUcontext context) const;
 
+  /// Lets `accessor` reach the memory of `owner`, now and later, as cuMemAlloc's memory can be reached by peers.
+  CUresult grant(CUdevice owner, CUdevice accessor);
+
   /// A file descriptor for the physical memory of a chunk, or the driver's error.
   CUresult export_chunk(uint64_t begin, int* fd) const;
 
@@ -81,6 +84,7 @@ class DeviceMemory {
     uint64_t begin = 0, end = 0, next = 0;
     memory::Arena arena;
     std::vector<Pending> pending;  // oldest first
+    std::set<CUdevice> peers;      // that may reach it too
     std::vector<Range> holes;      // addresses of unmapped chunks, for reuse
   };
 
@@ -88,6 +92,7 @@ class DeviceMemory {
   CUresult reserve(Part& part);
   CUresult grow(Part& part, uint64_t bytes);
   CUresult map_chunk(Part& part, Range chunk);
+  static CUresult set_access(const Part& part, Range chunk);
   uint64_t take_addresses(Part& part, uint64_t bytes);
   void release_free_chunks(Part& part, bool all);
   void harvest(Part& part);
