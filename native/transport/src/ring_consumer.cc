@@ -10,7 +10,7 @@ namespace tessera::transport {
 Consumer::Consumer(ts_channel* channel, std::chrono::microseconds spin)
     : channel_(channel),
       spin_(spin),
-      copy_(std::make_unique<std::byte[]>(kMaxRingMessage)),
+      copy_(std::make_unique_for_overwrite<std::byte[]>(kMaxRingMessage)),
       tail_(load(channel->header.tail)) {}
 
 bool Consumer::has_message() const { return load(channel_->header.head) != tail_; }

@@ -53,7 +53,7 @@ int run_input(const uint8_t* data, size_t size) {
     ++messages;
   }
   if (status == Status::kCorrupt && consumer.error().empty()) return -1;
-  std::memset(channel->ring, 0, sizeof channel->ring);
+  for (size_t i = 0; i < size; ++i) channel->ring[(tail + i) % TS_RING_BYTES] = 0;
   return messages;
 }
 
