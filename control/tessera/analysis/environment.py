@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pass 5: what is known at a place in the program, from the branches that lead there.
+
+Facts are polynomials that are at most 0 (or at most a `slack`). Each rests on a proviso: that
+the comparison behind it did not wrap. Provisos are examined only for facts that are used, in
+the environment in which the comparison was made; one that relies on itself does so by
+induction over the time at which comparisons are executed, which is sound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tessera.analysis.domain import NONE, Obligation
+from tessera.analysis.flow import Edge
+from tessera.analysis.launch import Expr
+from tessera.analysis.polynomial import Poly
+from tessera.analysis.predicates import Pred, facts
+
+if TYPE_CHECKING:
+    from tessera.analysis.registers import Registers
+
+
+@dataclass(eq=False, slots=True)
+class Proviso:
+    """Something that must hold for a claim: obligations, seen from `env`; conditions on the
+    launch; and further provisos."""
+
+    obligations: frozenset[Obligation] = NONE
+    env: Env | None = None
+    conditions: tuple[Expr, ...] = ()
+    needs: frozenset[Proviso] = frozenset()
+
+
+@dataclass(eq=False, slots=True)
+class Fact:
+    """`poly <= slack` (0 where there is none), provided that `proviso` holds."""
+
+    poly: Poly
+    proviso: Proviso
+    slack: Expr | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Direction:
+    """All that is known about one combination of varying monomials."""
+
+    poly: Poly
+    upper: list[tuple[Fact, int]] = field(default_factory=list)  # (fact, its coefficient > 0)
+    lower: list[tuple[Fact, int]] = field(default_factory=list)
+
+
+class Env:
+    """What holds at one place. Environments form the dominator tree, refined by predicates."""
+
+    __slots__ = ("_building", "_directions", "_environments", "_facts", "_pending", "complete", "header",
+                 "node", "nonzero", "parent")  # fmt: skip
+
+    def __init__(
+        self,
+        environments: Environments,
+        parent: Env | None,
+        node: int,
+        preds: tuple[Pred, ...],
+        header: int | None = None,
+    ) -> None:
+        self._environments = environments
+        self.parent = parent
+        self.node = node
+        self.header = header  # the loop whose invariants belong here
+        self.nonzero: list[tuple[Poly, Proviso]] = []
+        self.complete = True  # the predicates are fully told by the facts
+        self._pending = preds
+        self._building = False
+        self._facts: list[Fact] | None = None
+        self._directions: dict[Poly, Direction] | None = None
+
+    @property
+    def facts(self) -> list[Fact]:
+        """The facts that this environment adds to its parent's."""
+        if self._facts is None:
+            self._facts = []
+            self._building = True
+            for pred in self._pending:
+                self._learn(pred)
+            if self.header is not None:
+                self._facts += self._environments.invariants(self, self.header)
+            self._building = False
+        return self._facts
+
+    def _learn(self, pred: Pred) -> None:
+        learnt = facts(pred)
+        self.complete = self.complete and learnt.complete
+        assert self._facts is not None
+        for leaf in learnt.leaves:
+            assert leaf.poly is not None
+            proviso = Proviso(leaf.obligations, self.parent)
+            if leaf.kind == "ne":
+                own = frozenset(o for o in leaf.obligations if o[0] != leaf.poly)
+                self._learn_nonzero(leaf.poly, Proviso(own, self.parent))
+                continue
+            self._facts.append(Fact(leaf.poly, proviso))
+            if leaf.kind == "eq":
+                self._facts.append(Fact(-leaf.poly, proviso))
+
+    def _learn_nonzero(self, poly: Poly, proviso: Proviso) -> None:
+        assert self._facts is not None
+        self.nonzero.append((poly, proviso))
+        lo, hi = poly.bound()
+        for sign, known in ((1, lo is not None and lo >= 0), (-1, hi is not None and hi <= 0)):
+            signed = poly.scale(sign)
+            support = None if known else self.implies(-signed)
+            if known or support is not None:
+                needs = frozenset([support.proviso]) if support else frozenset()
+                full = Proviso(NONE, None, (), needs | {proviso})
+                self._facts.append(Fact((-signed).shift(1), full))
+                return
+
+    def chain(self) -> Iterator[Env]:
+        env: Env | None = self
+        while env is not None:
+            yield env
+            env = env.parent
+
+    def implies(self, poly: Poly) -> Fact | None:
+        """A fact of this environment or an outer one from which `poly <= 0` follows at once."""
+        for env in self.chain():
+            for fact in env.facts:
+                if fact.slack is None:
+                    rest = (poly - fact.poly).constant
+                    if rest is not None and rest <= 0:
+                        return fact
+        return None
+
+    def directions(self) -> dict[Poly, Direction]:
+        """Facts about varying quantities, by what they are about; inner and outer ones."""
+        if self._directions is not None:
+            return self._directions
+        table = dict(self.parent.directions()) if self.parent else {}
+        touched: set[Poly] = set()
+        for fact in self.facts:
+            _enter(fact, table, touched)
+        settled = self.parent is None or self.parent._directions is not None
+        if settled and not self._building:
+            self._directions = table
+        return table
+
+    def uniform_facts(self) -> Iterator[Fact]:
+        """Facts about the launch alone."""
+        for env in self.chain():
+            for fact in env.facts:
+                if not fact.poly.split()[0]:
+                    yield fact
+
+
+def _enter(fact: Fact, table: dict[Poly, Direction], touched: set[Poly]) -> None:
+    varying, rest = fact.poly.split()
+    if not varying:
+        return
+    part = fact.poly - rest
+    content = part.content()
+    lead = max(part.terms)
+    if part.terms[lead] < 0:
+        content = -content
+    key = part.divide_exactly(content)
+    if key not in touched:
+        known = table.get(key)
+        table[key] = (
+            Direction(key, list(known.upper), list(known.lower)) if known else Direction(key)
+        )
+        touched.add(key)
+    (table[key].upper if content > 0 else table[key].lower).append((fact, abs(content)))
+
+
+class Environments:
+    """The environments of one program."""
+
+    def __init__(self, registers: Registers) -> None:
+        self._registers = registers
+        self._flow = registers.flow
+        self._nodes: dict[int, Env] = {}
+        self._refined: dict[tuple[Env, Pred], Env] = {}
+        self._edges: dict[Edge, Env] = {}
+        self.empty = Env(self, None, -1, ())
+        self.invariants = self._no_invariants
+
+    def _no_invariants(self, env: Env, header: int) -> list[Fact]:
+        return []
+
+    def at_node(self, node: int) -> Env:
+        found = self._nodes.get(node)
+        if found is None:
+            outer = self._flow.dominator[node]
+            parent = self.empty if outer is None else self.at_node(outer)
+            is_header = node in self._flow.loops and node not in self._flow.tangled
+            edges = self._flow.loops[node].entry_edges if is_header else self._flow.incoming[node]
+            preds = self._preds(edges[0]) if len(edges) == 1 else ()
+            found = Env(self, parent, node, preds, node if is_header else None)
+            self._nodes[node] = found
+        return found
+
+    def on_edge(self, edge: Edge) -> Env:
+        """What holds on the way along an edge."""
+        found = self._edges.get(edge)
+        if found is None:
+            preds = self._preds(edge)
+            source = self.at_node(edge.source)
+            found = Env(self, source, edge.source, preds) if preds else source
+            self._edges[edge] = found
+        return found
+
+    def refine(self, env: Env, pred: Pred) -> Env:
+        """`env`, and `pred` besides."""
+        found = self._refined.get((env, pred))
+        if found is None:
+            found = self._refined[env, pred] = Env(self, env, env.node, (pred,))
+        return found
+
+    def at(self, index: int) -> Env:
+        """What holds when the instruction at a code index is executed."""
+        env = self.at_node(self._registers.reaching.node_of[index])
+        guard = self._registers.guard(index)
+        return env if guard is None else self.refine(env, guard)
+
+    def _preds(self, edge: Edge) -> tuple[Pred, ...]:
+        pred = self._registers.edge_predicate(edge)
+        return () if pred is None else (pred,)
+

@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launch expressions: values that are the same for every thread of one launch.
+
+They are what a summary's nodes are made of. Expressions are interned, simplified as they
+are built, and carry static bounds, so that `min(n, 4)` with `n` known to be at most 2 is `n`.
+An expression stands for a mathematical integer; the evaluator reports where 64 bits
+are not enough for it, so every rewriting here keeps the value wherever it is defined.
+"""
+
+from __future__ import annotations
+
+import enum
+
+Bound = tuple[int | None, int | None]  # inclusive; None: infinite
+
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+
+# What the hardware allows, by dimension.
+MAX_BLOCK = (1024, 1024, 64)
+MAX_GRID = ((1 << 31) - 1, 65535, 65535)
+MAX_CLUSTER = 16
+
+INFINITE: Bound = (None, None)
+BOOLEAN: Bound = (0, 1)
+
+
+class Op(enum.IntEnum):
+    """`TS_OP_*` of summary.h; a test compares the two."""
+
+    CONST = 0
+    PARAMETER = 1
+    GRID = 2
+    BLOCK = 3
+    CLUSTER = 4
+    DYNAMIC_SHARED = 5
+    ADD = 10
+    SUB = 11
+    MUL = 12
+    FLOOR_DIV = 13
+    FLOOR_MOD = 14
+    MIN = 15
+    MAX = 16
+    NEG = 17
+    SHL = 18
+    SHR = 19
+    AND = 20
+    OR = 21
+    XOR = 22
+    LESS = 23
+    LESS_EQUAL = 24
+    EQUAL = 25
+    NOT_EQUAL = 26
+    NOT = 27
+    SELECT = 28
+    WRAP = 29
+    TRUNC_DIV = 30
+    TRUNC_MOD = 31
+    BOUNDED = 32
+
+
+LEAVES = frozenset((Op.CONST, Op.PARAMETER, Op.GRID, Op.BLOCK, Op.CLUSTER, Op.DYNAMIC_SHARED))
+ARITY = {op: 0 for op in LEAVES} | {
+    Op.NEG: 1, Op.NOT: 1, Op.WRAP: 1, Op.BOUNDED: 1, Op.SELECT: 3,
+}  # fmt: skip
+"""Operands that are expressions; two where not listed."""
+
+
+class Expr:
+    """One interned launch expression. Compare by identity."""
+
+    __slots__ = ("args", "hi", "literals", "lo", "op", "serial", "value")
+
+    def __init__(
+        self,
+        op: Op,
+        args: tuple[Expr, ...],
+        literals: tuple[int, int, int],
+        value: int,
+        serial: int,
+    ) -> None:
+        self.op = op
+        self.args = args
+        self.literals = literals  # a, b, c where they are not operands
+        self.value = value  # CONST
+        self.serial = serial  # operands have smaller serials
+        self.lo: int | None = None
+        self.hi: int | None = None
+
+    @property
+    def is_const(self) -> bool:
+        return self.op is Op.CONST
+
+    def __repr__(self) -> str:
+        inner = self.value if self.is_const else (*self.args, *self.literals)
+        return f"{self.op.name.lower()}{inner}"
+
+
+class Launch:
+    """Builds the launch expressions of one kernel."""
+
+    def __init__(self) -> None:
+        self._interned: dict[tuple[object, ...], Expr] = {}
+        self.zero = self.const(0)
+        self.one = self.const(1)
+        self.overflow = self._make(Op.FLOOR_DIV, (self.zero, self.zero), bound=INFINITE)
+        """Division by zero: an expression that the evaluator always finds unbounded."""
+
+    def const(self, value: int) -> Expr:
+        return self._make(Op.CONST, (), value=value, bound=(value, value))
+
+    def leaf(self, op: Op, literals: tuple[int, int, int], bound: Bound) -> Expr:
+        return self._make(op, (), literals, bound=bound)
+
+    def add(self, a: Expr, b: Expr) -> Expr:
+        if a.is_const:
+            a, b = b, a
+        if b.is_const:
+            if a.is_const:
+                return self.const(a.value + b.value)
+            if b.value == 0:
+                return a
+            if a.op is Op.ADD and a.args[1].is_const:
+                return self.add(a.args[0], self.const(a.args[1].value + b.value))
+        return self._make(Op.ADD, (a, b), bound=(_plus(a.lo, b.lo), _plus(a.hi, b.hi)))
+
+    def sub(self, a: Expr, b: Expr) -> Expr:
+        if b.is_const:
+            return self.add(a, self.const(-b.value))
+        if a is b:
+            return self.zero
+        return self._make(Op.SUB, (a, b), bound=(_minus(a.lo, b.hi), _minus(a.hi, b.lo)))
+
+    def mul(self, a: Expr, b: Expr) -> Expr:
+        if a.is_const:
+            a, b = b, a
+        if b.is_const:
+            if a.is_const:
+                return self.const(a.value * b.value)
+            if b.value == 0:
+                return self.zero
+            if b.value == 1:
+                return a
+            if a.op is Op.MUL and a.args[1].is_const:
+                return self.mul(a.args[0], self.const(a.args[1].value * b.value))
+        return self._make(Op.MUL, (a, b), bound=product_bound((a.lo, a.hi), (b.lo, b.hi)))
+
+    def floor_div(self, a: Expr, b: Expr) -> Expr:
+        if b.is_const and b.value > 0:
+            if a.is_const:
+                return self.const(a.value // b.value)
+            if b.value == 1:
+                return a
+            bound = (_floor_div(a.lo, b.value), _floor_div(a.hi, b.value))
+            if bound[0] is not None and bound[0] == bound[1]:
+                return self.const(bound[0])
+            return self._make(Op.FLOOR_DIV, (a, b), bound=bound)
+        return self._make(Op.FLOOR_DIV, (a, b), bound=INFINITE)
+
+    def floor_mod(self, a: Expr, b: Expr) -> Expr:
+        if b.is_const and b.value > 0:
+            if a.is_const:
+                return self.const(a.value % b.value)
+            if a.lo is not None and a.hi is not None and a.lo >= 0 and a.hi < b.value:
+                return a
+            return self._make(Op.FLOOR_MOD, (a, b), bound=(0, b.value - 1))
+        positive = b.lo is not None and b.lo > 0
+        return self._make(
+            Op.FLOOR_MOD, (a, b), bound=(0, _plus(b.hi, -1)) if positive else INFINITE
+        )
+
+    def min(self, a: Expr, b: Expr) -> Expr:
+        if a is b or _surely_le(a, b) or (b.op is Op.MIN and a in b.args):
+            return a if b.op is not Op.MIN or a not in b.args else b
+        if _surely_le(b, a):
+            return b
+        if a.op is Op.MIN and b in a.args:
+            return a
+        if a.serial > b.serial:
+            a, b = b, a
+        return self._make(Op.MIN, (a, b), bound=(_min(a.lo, b.lo), _min_known(a.hi, b.hi)))
+
+    def max(self, a: Expr, b: Expr) -> Expr:
+        if a is b or _surely_le(b, a):
+            return a
+        if _surely_le(a, b):
+            return b
+        if a.op is Op.MAX and b in a.args:
+            return a
+        if b.op is Op.MAX and a in b.args:
+            return b
+        if a.serial > b.serial:
+            a, b = b, a
+        return self._make(Op.MAX, (a, b), bound=(_max_known(a.lo, b.lo), _max(a.hi, b.hi)))
+
+    def shl(self, a: Expr, b: Expr) -> Expr:
+        if b.is_const and 0 <= b.value <= 62:
+            return self.mul(a, self.const(1 << b.value))
+        return self._make(Op.SHL, (a, b), bound=(0, None) if _is_natural(a) else INFINITE)
+
+    def bits(self, op: Op, a: Expr, b: Expr) -> Expr:
+        """AND, OR or XOR of two's complement values."""
+        if a.is_const and b.is_const:
+            return self.const(_BITS[op](a.value, b.value))
+        bound = INFINITE
+        if _is_natural(a) and _is_natural(b):
+            if op is Op.AND:
+                bound = (0, _min_known(a.hi, b.hi))
+            elif a.hi is not None and b.hi is not None:
+                bound = (0, (1 << max(a.hi, b.hi).bit_length()) - 1)
+        return self._make(op, (a, b), bound=bound)
+
+    def less_equal(self, a: Expr, b: Expr) -> Expr:
+        if _surely_le(a, b):
+            return self.one
+        if a.lo is not None and b.hi is not None and a.lo > b.hi:
+            return self.zero
+        return self._make(Op.LESS_EQUAL, (a, b), bound=BOOLEAN)
+
+    def equal(self, a: Expr, b: Expr) -> Expr:
+        if a is b:
+            return self.one
+        if a.is_const and b.is_const:
+            return self.const(int(a.value == b.value))
+        return self._make(Op.EQUAL, (a, b), bound=BOOLEAN)
+
+    def not_equal(self, a: Expr, b: Expr) -> Expr:
+        return self.negate(self.equal(a, b))
+
+    def negate(self, a: Expr) -> Expr:
+        """1 where `a` is 0, else 0."""
+        if a.is_const:
+            return self.const(int(a.value == 0))
+        if a.op is Op.EQUAL:
+            return self._make(Op.NOT_EQUAL, a.args, bound=BOOLEAN)
+        return self._make(Op.NOT, (a,), bound=BOOLEAN)
+
+    def both(self, a: Expr, b: Expr) -> Expr:
+        """Conjunction of two expressions that are 0 or 1."""
+        if a.is_const:
+            return b if a.value else a
+        if b.is_const:
+            return a if b.value else b
+        if a is b:
+            return a
+        return self._make(Op.AND, (a, b), bound=BOOLEAN)
+
+    def select(self, condition: Expr, a: Expr, b: Expr) -> Expr:
+        if condition.is_const:
+            return a if condition.value else b
+        if a is b:
+            return a
+        return self._make(Op.SELECT, (condition, a, b), bound=(_min(a.lo, b.lo), _max(a.hi, b.hi)))
+
+    def wrap(self, a: Expr, bits: int, signed: bool) -> Expr:
+        lo, hi = type_bound(bits, signed)
+        if a.lo is not None and a.hi is not None and a.lo >= lo and a.hi <= hi:
+            return a
+        return self._make(Op.WRAP, (a,), (0, bits, int(signed)), bound=(lo, hi))
+
+    def bounded(self, a: Expr) -> Expr:
+        if a.op in LEAVES and not (a.op is Op.PARAMETER and a.literals[1] == 8):
+            return self.one
+        return self._make(Op.BOUNDED, (a,), bound=BOOLEAN)
+
+    def _make(
+        self,
+        op: Op,
+        args: tuple[Expr, ...],
+        literals: tuple[int, int, int] = (0, 0, 0),
+        value: int = 0,
+        *,
+        bound: Bound,
+    ) -> Expr:
+        key = (op, args, literals, value)
+        found = self._interned.get(key)
+        if found is None:
+            found = Expr(op, args, literals, value, len(self._interned))
+            found.lo, found.hi = bound
+            self._interned[key] = found
+        return found
+
+
+_BITS = {
+    Op.AND: lambda a, b: a & b,
+    Op.OR: lambda a, b: a | b,
+    Op.XOR: lambda a, b: a ^ b,
+}
+
+
+def type_bound(bits: int, signed: bool) -> tuple[int, int]:
+    """The smallest and largest value of an integer type."""
+    if signed:
+        return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    return 0, (1 << bits) - 1
+
+
+def product_bound(a: Bound, b: Bound) -> Bound:
+    """Bounds of a product of two values that lie within `a` and `b`."""
+    if a == (0, 0) or b == (0, 0):
+        return (0, 0)
+    if None not in a and None not in b:
+        corners = [x * y for x in a for y in b]  # type: ignore[operator]
+        return (min(corners), max(corners))
+    a_lo, a_hi, b_lo, b_hi = *a, *b
+    if a_lo is not None and b_lo is not None and a_lo >= 0 and b_lo >= 0:
+        return (a_lo * b_lo, None)
+    return INFINITE
+
+
+def _plus(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else a + b
+
+
+def _minus(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else a - b
+
+
+def _floor_div(a: int | None, b: int) -> int | None:
+    return None if a is None else a // b
+
+
+def _min(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else min(a, b)
+
+
+def _max(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else max(a, b)
+
+
+def _min_known(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else min(a, b)
+
+
+def _max_known(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else max(a, b)
+
+
+def _is_natural(a: Expr) -> bool:
+    return a.lo is not None and a.lo >= 0
+
+
+def _split(a: Expr) -> tuple[Expr | None, int]:
+    """`a` as something plus a constant."""
+    if a.is_const:
+        return None, a.value
+    if a.op is Op.ADD and a.args[1].is_const:
+        return a.args[0], a.args[1].value
+    return a, 0
+
+
+def _surely_le(a: Expr, b: Expr) -> bool:
+    if a.hi is not None and b.lo is not None and a.hi <= b.lo:
+        return True
+    (a_base, a_const), (b_base, b_const) = _split(a), _split(b)
+    return a_base is b_base and a_const <= b_const

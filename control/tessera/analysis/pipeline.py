@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The analysis of a PTX module: its passes, in order."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tessera.analysis.assemble import assemble
+from tessera.analysis.bounds import Bounds
+from tessera.analysis.calls import external_call
+from tessera.analysis.coverage import Coverage
+from tessera.analysis.domain import Domain
+from tessera.analysis.environment import Environments
+from tessera.analysis.flow import analyze_flow
+from tessera.analysis.invariants import Invariants
+from tessera.analysis.launch import Launch
+from tessera.analysis.lower import Lowering
+from tessera.analysis.model import NOTHING, KernelSummary, Parameter, Property
+from tessera.analysis.pointers import Attribution
+from tessera.analysis.program import (
+    Program,
+    Symbol,
+    TooHard,
+    defined_functions,
+    flatten,
+    module_symbols,
+)
+from tessera.analysis.ranges import Outcome, Ranges
+from tessera.analysis.reaching import Reaching
+from tessera.analysis.reasons import Reasons
+from tessera.analysis.registers import Registers
+from tessera.analysis.touches import Mark, Scan, Touch
+from tessera.native.ptx import Function, Module, Space, parse
+
+RECURSION = 200_000  # of Python frames that use no C stack: values are evaluated depth first
+
+
+def analyze_module(ptx_text: str | bytes) -> dict[str, KernelSummary]:
+    """The access summary of every kernel of a PTX module, by name.
+
+    Bad input never raises: a kernel that could not be read is unknown.
+    """
+    module = parse(ptx_text)
+    symbols = module_symbols(module)
+    functions = defined_functions(module)
+    with _deep_recursion():
+        results = [_analyze_kernel(kernel, functions, symbols) for kernel in module.entries]
+    settle_globals(results)
+    return {r.kernel.name: _summarize(r, module) for r in results}
+
+
+@dataclass(slots=True)
+class KernelResult:
+    """One kernel, before what the module's other kernels do is known."""
+
+    kernel: Function
+    outcome: Outcome = field(default_factory=Outcome)
+    lines: list[int] = field(default_factory=list)
+    reasons: Reasons | None = None
+
+
+def _analyze_kernel(
+    kernel: Function, functions: dict[str, Function], symbols: dict[str, Symbol]
+) -> KernelResult:
+    result = KernelResult(kernel)
+    try:
+        program = flatten(kernel, functions, symbols)
+    except TooHard as problem:
+        result.outcome.properties[Property.UNKNOWN] = (-1, f"line {problem.line}: {problem}")
+        return result
+    result.lines = [instruction.line for instruction in program.code]
+    if not program.code:
+        return result
+    flow = analyze_flow(program)
+    reaching = Reaching(program, flow)
+    registers = Registers(program, flow, reaching, Domain())
+    environments = Environments(registers)
+    bounds = Bounds(registers, environments, Lowering(Launch()))
+    environments.invariants = Invariants(registers, environments, bounds)
+    attribution = Attribution(registers, environments, bounds)
+    found = list(Scan(registers).run())
+    _mark_pointers(attribution, registers, found)
+    ranges = Ranges(registers, environments, bounds, attribution, Coverage())
+    result.outcome = ranges.run(f for f in found if isinstance(f, Touch))
+    result.reasons = Reasons(registers)
+    for mark in found:
+        if isinstance(mark, Mark):
+            result.outcome.properties.setdefault(mark.property, (mark.index, mark.reason))
+    _calls(program, reaching, result.outcome)
+    return result
+
+
+def _mark_pointers(
+    attribution: Attribution, registers: Registers, found: list[Touch | Mark]
+) -> None:
+    """Parameters that are pointers: declared, converted, or used as they are."""
+    for parameter in registers.program.kernel.parameters:
+        if parameter.is_pointer:
+            attribution.mark_parameter(parameter.offset)
+    for index, instruction in enumerate(registers.program.code):
+        if instruction.opcode == "cvta" and registers.reaching.node_of[index] >= 0:
+            attribution.mark(registers.operand(index, instruction.operands[1]).poly)
+    for item in found:
+        if isinstance(item, Touch):
+            attribution.mark(item.address)
+
+
+def _calls(program: Program, reaching: Reaching, outcome: Outcome) -> None:
+    for index in program.indirect_calls:
+        if reaching.node_of[index] >= 0:
+            outcome.properties.setdefault(Property.INDIRECT_CALLS, (index, ""))
+            outcome.properties.setdefault(Property.UNKNOWN, (index, "a call through a pointer"))
+    for index, name in program.external_calls:
+        if reaching.node_of[index] >= 0:
+            known = external_call(name)
+            if known is None:
+                outcome.properties.setdefault(
+                    Property.UNKNOWN, (index, f"{name} is not defined in this module")
+                )
+            elif known:
+                outcome.properties.setdefault(known, (index, name))
+
+
+def settle_globals(results: list[KernelResult]) -> None:
+    """Module variables: constant data where nobody can have changed them."""
+    written: set[Symbol] = set()
+    for result in results:
+        written |= result.outcome.globals_written
+    anything_written = any(Property.UNKNOWN in r.outcome.properties for r in results)
+    for result in results:
+        outcome = result.outcome
+        for symbol in outcome.globals_read:
+            fixed = symbol.initialized and symbol not in written
+            fixed = fixed and (symbol.space is Space.CONST or not anything_written)
+            kind = Property.READS_CONSTANT_DATA if fixed else Property.READS_GLOBALS
+            outcome.properties.setdefault(kind, (-1, symbol.name))
+        for symbol in outcome.globals_written:
+            outcome.properties.setdefault(Property.WRITES_GLOBALS, (-1, symbol.name))
+
+
+def _summarize(result: KernelResult, module: Module) -> KernelSummary:
+    kernel = result.kernel
+    properties = NOTHING
+    reasons: dict[str, str] = {}
+    for kind, (index, words) in result.outcome.properties.items():
+        properties |= kind
+        place = result.reasons.instruction(index) if result.reasons and index >= 0 else ""
+        reasons[str(kind.name)] = ": ".join(part for part in (place, words) if part)
+    nodes, accesses = assemble(result.outcome.ranges, result.lines)
+    minimum, only = architectures(module.target)
+    return KernelSummary(
+        name=kernel.name,
+        properties=properties,
+        nodes=tuple(nodes),
+        accesses=tuple(accesses),
+        parameters=tuple(
+            Parameter(p.name, p.offset, p.size, p.type.name.lower(), p.is_pointer)
+            for p in kernel.parameters
+        ),
+        parameter_block_size=kernel.parameter_block_size,
+        minimum_architecture=minimum,
+        only_architecture=only,
+        target=module.target,
+        reasons=reasons,
+    )
+
+
+def architectures(target: str) -> tuple[int, int]:
+    """(least, only) of a PTX target: sm_80 runs on 80 and newer, sm_90a and sm_100f on their
+    own. 0 as the second: no such limit."""
+    match = re.fullmatch(r"sm_(\d+)([af]?)", target)
+    if match is None:
+        return 0, 0
+    number = int(match[1])
+    return number, number if match[2] else 0
+
+
+@contextmanager
+def _deep_recursion() -> Iterator[None]:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, RECURSION))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)

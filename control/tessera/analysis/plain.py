@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Summaries as plain data for a JSON store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tessera.analysis.launch import Op
+from tessera.analysis.model import (
+    FORMAT,
+    Access,
+    Flag,
+    KernelSummary,
+    Mode,
+    Node,
+    Parameter,
+    Property,
+)
+
+
+def to_dict(summary: KernelSummary) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "name": summary.name,
+        "properties": int(summary.properties),
+        "nodes": [[int(n.op), n.a, n.b, n.c, n.value] for n in summary.nodes],
+        "accesses": [
+            [int(a.mode), int(a.flags), a.parameter_offset, a.guard, a.lo, a.hi, a.line, a.reason]
+            for a in summary.accesses
+        ],
+        "parameters": [[p.name, p.offset, p.size, p.type, p.is_pointer] for p in summary.parameters],
+        "parameter_block_size": summary.parameter_block_size,
+        "minimum_architecture": summary.minimum_architecture,
+        "only_architecture": summary.only_architecture,
+        "target": summary.target,
+        "reasons": dict(summary.reasons),
+    }
+
+
+def from_dict(data: Mapping[str, Any]) -> KernelSummary:
+    if data.get("format") != FORMAT:
+        raise ValueError(f"an access summary of format {data.get('format')}, not {FORMAT}")
+    try:
+        return KernelSummary(
+            name=data["name"],
+            properties=Property(data["properties"]),
+            nodes=tuple(Node(Op(op), *rest) for op, *rest in data["nodes"]),
+            accesses=tuple(
+                Access(Mode(mode), Flag(flags), *rest) for mode, flags, *rest in data["accesses"]
+            ),
+            parameters=tuple(Parameter(*p) for p in data["parameters"]),
+            parameter_block_size=data["parameter_block_size"],
+            minimum_architecture=data["minimum_architecture"],
+            only_architecture=data["only_architecture"],
+            target=data["target"],
+            reasons=dict(data["reasons"]),
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"an access summary with parts missing: {error}") from error

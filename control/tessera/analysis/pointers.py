@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pass 7: which pointer an address is based on.
+
+An address is a sum. The root is the one term that is a pointer: a 64-bit parameter that is
+declared as one or used as one elsewhere, a variable, or a choice among such. Everything else
+is offset. A sum without a root, or with two, belongs to no pointer: its kernel is unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tessera.analysis.bounds import UNBOUNDED, Bounds, Range
+from tessera.analysis.domain import Value
+from tessera.analysis.environment import Env, Environments
+from tessera.analysis.polynomial import Atom, Poly, of_atom
+from tessera.analysis.registers import Registers
+
+_CHOICES = ("sel", "phi", "loopphi")
+_PLACES = ("symbol", "window", "driver")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A pointer that an address may be based on, and where relative to it."""
+
+    root: Atom  # "param", "symbol", "window" or "driver"
+    carrier: Atom  # the root itself, or the choice that it is one of
+    offset: Poly  # the address without the carrier
+
+
+class Attribution:
+    """Finds the roots of the addresses of one program."""
+
+    def __init__(self, registers: Registers, environments: Environments, bounds: Bounds) -> None:
+        self._registers = registers
+        self._environments = environments
+        self._bounds = bounds
+        self._pointers: set[tuple[int, int]] = set()  # (offset, width) of parameters in use as such
+        self._roots: dict[Atom, frozenset[Atom | None]] = {}
+
+    def mark(self, poly: Poly) -> None:
+        """Take note of a value that is surely an address: its only parameter is a pointer."""
+        candidates = [a for a in _terms(poly) if _is_word(a)]
+        others = [a for a in _terms(poly) if a.kind in _CHOICES or a.kind in _PLACES]
+        if len(candidates) == 1 and not others and len(poly.terms) <= 2:
+            atom = candidates[0]
+            if (poly - of_atom(atom)).constant is not None:
+                self.mark_parameter(atom.args[0])
+
+    def mark_parameter(self, offset: int) -> None:
+        self._pointers.add((offset, 8))
+
+    def targets(self, address: Poly) -> list[Target] | None:
+        """The pointers that an address may be based on; None when they are not known."""
+        terms = _terms(address)
+        choices = {a: self.roots(a) for a in terms if a.kind in _CHOICES}
+        strong = [a for a in terms if self._is_pointer(a)]
+        strong += [a for a, roots in choices.items() if any(map(self._is_pointer, roots))]
+        if len(strong) > 1:
+            return None
+        if strong:
+            return self._spread(strong[0], address, choices)
+        weak = [a for a in terms if _is_word(a)]
+        weak += [a for a, roots in choices.items() if roots and None not in roots]
+        if len(weak) != 1 or _adds_loaded_word(address):
+            return None
+        return self._spread(weak[0], address, choices)
+
+    def _spread(
+        self, carrier: Atom, address: Poly, choices: dict[Atom, frozenset[Atom | None]]
+    ) -> list[Target] | None:
+        offset = address - of_atom(carrier)
+        if any(self._is_pointer(a) for a in offset.atoms):
+            return None
+        roots = choices.get(carrier, frozenset((carrier,)))
+        if None in roots:
+            return None
+        return [Target(r, carrier, offset) for r in roots if r is not None]
+
+    def offset_range(self, target: Target, env: Env) -> Range:
+        """The offsets from the root that an access may have."""
+        outer = self._bounds.range(target.offset, env)
+        if target.carrier is target.root:
+            return outer
+        if outer.lo is None and outer.hi is None:
+            return outer
+        return self._bounds.plus(outer, self._choice_range(target.carrier, target.root, env, 0))
+
+    def _choice_range(self, choice: Atom, root: Atom, env: Env, depth: int) -> Range:
+        """Offsets from `root` that come in through a choice, seen from where it is made."""
+        if choice.kind == "loopphi" or depth > 8:
+            return UNBOUNDED
+        ranges = []
+        for value, place in self._sides(choice, env):
+            for target in self.targets(value.poly) or ():
+                if target.root is not root:
+                    continue
+                found = self._bounds.range(target.offset, place)
+                if value.obligations:
+                    claim = self._bounds.claim(value.obligations, place)
+                    found = found.relying_on(frozenset([claim]))
+                if target.carrier is not root:
+                    inner = self._choice_range(target.carrier, root, place, depth + 1)
+                    found = self._bounds.plus(found, inner)
+                ranges.append(found)
+        return self._bounds.hull(ranges) if ranges else UNBOUNDED
+
+    def _sides(self, choice: Atom, env: Env) -> list[tuple[Value, Env]]:
+        if choice.kind == "sel":
+            pred, a, b = choice.args
+            refine = self._environments.refine
+            return [(a, refine(env, pred)), (b, refine(env, pred.negated()))]
+        edges, values = choice.args
+        return [
+            (value, self._environments.on_edge(edge))
+            for edge, value in zip(edges, values, strict=True)
+        ]
+
+    def roots(self, choice: Atom) -> frozenset[Atom | None]:
+        """The roots that a choice may have; None among them: one that is not known."""
+        found = self._roots.get(choice)
+        if found is None:
+            self._roots[choice] = frozenset()  # met again in a cycle: adds nothing
+            parts: set[Atom | None] = set()
+            for poly in self._inputs(choice):
+                parts |= self._roots_of(poly)
+            found = frozenset(parts)
+            self._roots[choice] = found
+        return found
+
+    def _inputs(self, choice: Atom) -> list[Poly]:
+        if choice.kind == "sel":
+            return [choice.args[1].poly, choice.args[2].poly]
+        if choice.kind == "phi":
+            return [value.poly for value in choice.args[1]]
+        return [self._registers.value(d).poly for _, d in choice.args[1]]
+
+    def _roots_of(self, poly: Poly) -> set[Atom | None]:
+        if not poly.terms or _is_undefined(poly):
+            return set()  # null, or never written: not an address that is used
+        terms = _terms(poly)
+        direct: set[Atom | None] = {a for a in terms if self._is_pointer(a)}
+        if not direct:
+            direct = {a for a in terms if _is_word(a)}
+        nested = [self.roots(a) for a in terms if a.kind in _CHOICES]
+        pointers = [roots for roots in nested if any(map(self._is_pointer, roots))]
+        if len(direct) + len(pointers) > 1:
+            return {None}
+        if direct:
+            return direct
+        if pointers:
+            return set(pointers[0])
+        known = [roots for roots in nested if roots]
+        if len(known) == 1:
+            return set(known[0])
+        # A cycle that only leads back to itself has no roots of its own.
+        return set() if nested and not known and len(terms) == len(nested) else {None}
+
+    def _is_pointer(self, atom: Atom | None) -> bool:
+        if atom is None:
+            return False
+        return atom.kind in _PLACES or (_is_word(atom) and (atom.args[0], 8) in self._pointers)
+
+
+def _terms(poly: Poly) -> list[Atom]:
+    """Atoms that stand alone with the coefficient 1."""
+    return [m[0] for m, c in poly.terms.items() if c == 1 and len(m) == 1]
+
+
+def _is_word(atom: Atom) -> bool:
+    return atom.kind == "param" and atom.args[1] == 8
+
+
+def _is_undefined(poly: Poly) -> bool:
+    atom = poly.single
+    return atom is not None and atom.kind == "opaque" and getattr(atom.args[0], "kind", "") == "none"
+
+
+def _adds_loaded_word(poly: Poly) -> bool:
+    """A loaded word with the coefficient 1 may be the pointer, and the parameter the offset."""
+    return any(a.loaded and (a.hi is None or a.hi > 1 << 40) for a in _terms(poly))

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads: kernel parameters, memory slots of known address, and everything else.
+
+A slot is a piece of a local variable, or of a `.param` variable of a call, that is stored and
+loaded with the same exact address and width: it is followed like a register. A local variable
+that is also stored to at an address that is not exact has no slots.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tessera.analysis.domain import Value
+from tessera.analysis.launch import type_bound
+from tessera.analysis.opcodes import INTEGER_BITS, SIGNED, STORAGE_BITS
+from tessera.analysis.polynomial import Poly, of_atom
+from tessera.analysis.program import Symbol
+from tessera.native.ptx import Instruction, Operand, OperandKind, Space
+
+if TYPE_CHECKING:
+    from tessera.analysis.registers import Registers
+
+SPACES = ("global", "shared", "local", "const", "param")
+
+
+def space_of(instruction: Instruction) -> str:
+    """The state space that an instruction names; "" for a generic address."""
+    for modifier in instruction.modifiers:
+        head = modifier.split("::", 1)[0]
+        if head in SPACES:
+            return head
+    return ""
+
+
+def place_of(poly: Poly) -> tuple[Symbol | None, Poly]:
+    """The variable that an address lies in, and the offset in it."""
+    symbol: Symbol | None = None
+    rest = {}
+    for monomial, coefficient in poly.terms.items():
+        if len(monomial) == 1 and coefficient == 1 and monomial[0].kind == "symbol":
+            if symbol is not None:
+                return None, poly
+            symbol = monomial[0].args[0]
+        elif not (len(monomial) == 1 and monomial[0].kind == "window"):
+            rest[monomial] = coefficient
+    return symbol, Poly(rest)
+
+
+def elements(operand: Operand) -> tuple[Operand, ...]:
+    """The values that a load or store moves, one by one."""
+    return operand.elements if operand.kind is OperandKind.VECTOR else (operand,)
+
+
+class Slots:
+    """The slots of one program."""
+
+    def __init__(self, registers: Registers) -> None:
+        self._registers = registers
+        self._stage = "new"
+        self._sizes: dict[Symbol, dict[int, int]] = {}  # offset -> size of what is stored there
+        self._spoilt: set[Symbol] = set()
+
+    def read(self, index: int, symbol: Symbol, offset: int, size: int) -> Value | None:
+        """What a load of a slot gives; None when it is no slot."""
+        self._prepare()
+        if self._stage != "ready" and symbol.kind != "slot":
+            return None  # asked for while the addresses of stores are still being found
+        if symbol in self._spoilt or self._sizes.get(symbol, {}).get(offset) != size:
+            return None
+        definition = self._registers.reaching.before((symbol, offset, size), index)
+        return self._registers.value(definition)
+
+    def _prepare(self) -> None:
+        if self._stage != "new":
+            return
+        program = self._registers.program
+        self._stage = "calls"
+        stores = [(i, ins) for i, ins in enumerate(program.code) if ins.opcode == "st"]
+        stores = [(i, ins) for i, ins in stores if self._registers.reaching.node_of[i] >= 0]
+        for index, ins in stores:
+            if space_of(ins) == "param":
+                self._note(index, ins)
+        self._stage = "locals"
+        for index, ins in stores:
+            if space_of(ins) in ("local", ""):
+                self._note(index, ins)
+        self._stage = "ready"
+
+    def _note(self, index: int, ins: Instruction) -> None:
+        symbol, rest = place_of(self._registers.address(index, ins.operands[0]).poly)
+        if symbol is None or symbol.space not in (Space.LOCAL, Space.PARAM):
+            return
+        offset = rest.constant
+        size = STORAGE_BITS.get(ins.type, 0) // 8
+        if offset is None or size == 0:
+            self._spoilt.add(symbol)
+            return
+        for slot in range(len(elements(ins.operands[1]))):
+            self._note_one(symbol, offset + slot * size, size, index, slot)
+
+    def _note_one(self, symbol: Symbol, offset: int, size: int, index: int, slot: int) -> None:
+        known = self._sizes.setdefault(symbol, {})
+        overlaps = any(o < offset + size and offset < o + s for o, s in known.items())
+        if overlaps and known.get(offset) != size:
+            self._spoilt.add(symbol)
+        known[offset] = size
+        self._registers.reaching.add_site((symbol, offset, size), index, slot)
+
+
+def stored(r: Registers, index: int, ins: Instruction, slot: int) -> Value | None:
+    """The value that a store leaves in a slot."""
+    element = elements(ins.operands[1])[slot]
+    if element.kind is OperandKind.FLOAT:
+        return None
+    return r.operand(index, element)
+
+
+def load(r: Registers, index: int, ins: Instruction, slot: int) -> Value | None:
+    size = STORAGE_BITS.get(ins.type, 0) // 8
+    address = r.address(index, ins.operands[1])
+    symbol, rest = place_of(address.poly)
+    offset = rest.constant
+    if symbol is not None and offset is not None and size in (1, 2, 4, 8):
+        offset += slot * size
+        found = None
+        if symbol.kind == "parameter":
+            found = _parameter(r, ins, symbol, offset, size)
+        elif symbol.kind == "slot" or symbol.space is Space.LOCAL:
+            found = _slot(r, index, ins, symbol, offset, size)
+        if found is not None:
+            return found.with_obligations(address.obligations)
+    return _from_memory(r, index, ins, slot)
+
+
+def _parameter(
+    r: Registers, ins: Instruction, symbol: Symbol, offset: int, size: int
+) -> Value | None:
+    if offset < 0 or offset + size > symbol.size:
+        return None
+    signed = ins.type in SIGNED or size >= 4
+    return Value(r.parameter(symbol.offset + offset, size, signed))
+
+
+def _slot(
+    r: Registers, index: int, ins: Instruction, symbol: Symbol, offset: int, size: int
+) -> Value | None:
+    value = r.slots.read(index, symbol, offset, size)
+    if value is None or ins.type not in INTEGER_BITS:
+        return value
+    target = elements(ins.operands[0])[0]
+    register = r.program.frames[index].register_base + target.register
+    wide = STORAGE_BITS.get(r.program.register_types[register], 64) > 8 * size
+    return r.domain.interpret(value, 8 * size, ins.type in SIGNED) if wide else value
+
+
+def _from_memory(r: Registers, index: int, ins: Instruction, slot: int) -> Value:
+    bits = STORAGE_BITS.get(ins.type, 64)
+    signed = ins.type in SIGNED or bits > 16 or ins.type not in INTEGER_BITS
+    bound = type_bound(min(bits, 64), signed)
+    node = r.reaching.node_of[index]
+    atom = r.domain.fresh("load", (index, slot), bound, (node,), loaded=True)
+    return Value(of_atom(atom))
