@@ -20,13 +20,13 @@ constexpr uint64_t kFlagLz4 = 0x2000, kFlagZstd = 0x8000;
 
 std::string number(uint64_t value) { return std::to_string(value); }
 
-/// What follows spaces and comments.
+/// What follows spaces, comments and the line markers of a preprocessor.
 std::string_view skip_preamble(std::string_view text) {
   while (true) {
     const size_t begin = text.find_first_not_of(" \t\r\n\v\f");
     if (begin == std::string_view::npos) return {};
     text.remove_prefix(begin);
-    const bool is_line = text.starts_with("//");
+    const bool is_line = text.starts_with("//") || text.starts_with('#');
     if (!is_line && !text.starts_with("/*")) return text;
     const size_t end = is_line ? text.find('\n') : text.find("*/", 2);
     if (end == std::string_view::npos) return {};

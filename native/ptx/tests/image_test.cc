@@ -119,6 +119,7 @@ ImageKind kind_of(const std::string& image) { return image_kind(image.data(), im
 TEST_CASE(kinds) {
   CHECK(kind_of(kPtx) == ImageKind::kPtx);
   CHECK(kind_of("\n // c\n/* d */\t" + kPtx) == ImageKind::kPtx);
+  CHECK(kind_of("# 1 \"a.py\"\n" + kPtx) == ImageKind::kPtx);
   CHECK(kind_of(fatbin({})) == ImageKind::kFatbin);
   CHECK(kind_of(library({})) == ImageKind::kElf);
   CHECK(kind_of(std::string("\xb1\x43\x62\x46", 4)) == ImageKind::kFatbinWrapper);

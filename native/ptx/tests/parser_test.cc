@@ -3,6 +3,9 @@
 #include "tessera/ptx/parser.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "../../testing/check.h"
 #include "dump.h"
@@ -220,6 +223,18 @@ TEST_CASE(an_inner_label_hides_an_outer_one_even_before_it) {
   const auto& instructions = result.module.functions[0].instructions;
   CHECK_EQ(instructions[1].operands[0].label, 3u);
   CHECK_EQ(instructions[4].operands[0].label, 0u);
+}
+
+TEST_CASE(what_compilers_write_has_no_errors) {
+  size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(TESSERA_CORPUS_DIR)) {
+    if (entry.path().extension() != ".ptx") continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    const ParseResult result = parse(std::string{std::istreambuf_iterator<char>(file), {}});
+    if (!CHECK(result.ok() && !result.module.functions.empty())) std::fprintf(stderr, "in %s\n", entry.path().c_str());
+    ++count;
+  }
+  CHECK(count >= 7);
 }
 
 TEST_MAIN()
