@@ -33,8 +33,8 @@ class VersionMismatchError(ProtocolError):
     def __init__(self, theirs: int) -> None:
         self.theirs = theirs
         super().__init__(
-            f"this controller speaks protocol version {VERSION}, the program speaks {theirs}: "
-            "install the same Tessera on both sides"
+            f"protocol versions differ: {theirs} came in, this side speaks {VERSION}; "
+            "use the same Tessera on both sides"
         )
 
 

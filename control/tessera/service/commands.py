@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tessera-ctl may ask of the controller: JSON in, JSON out, over TS_STATUS.
+
+A request is an object with `command` and its arguments. An answer has `ok`; when that is
+false, `error`, and for rules `errors`, as [line, message] pairs. An answer too long for a
+packet comes as a descriptor, and the packet only says its size as `attached`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from tessera.placement import Finding, Rules, make_policy, parse_rules
+from tessera.protocol import packets
+from tessera.service import report
+from tessera.service.pool import PoolError
+from tessera.store import RulesChangedError, StoreError
+
+if TYPE_CHECKING:
+    from tessera.service.controller import Controller
+
+log = logging.getLogger(__name__)
+Request = dict[str, Any]
+Answer = dict[str, Any]
+RULES_TIMEOUT = 5.0  # seconds for trying rules on all known kernels
+
+
+class CommandError(Exception):
+    """The answer is an error; the message says what to do."""
+
+
+async def execute(controller: Controller, data: bytes) -> bytes:
+    """The answer to a request, as JSON. Never raises."""
+    try:
+        request = json.loads(data.decode("utf-8"))
+        command = COMMANDS.get(request["command"])
+        if command is None:
+            raise CommandError(f"unknown command {request['command']!r}")
+        answer: Answer = {"ok": True} | await command(controller, request)
+    except (CommandError, StoreError) as error:
+        answer = {"ok": False, "error": str(error)}
+    except (KeyError, TypeError, ValueError) as error:
+        answer = {"ok": False, "error": f"a malformed request: {type(error).__name__}: {error}"}
+    except Exception as error:  # the controller serves others too
+        log.exception("command %r", data[:200])
+        answer = {"ok": False, "error": f"the controller failed: {error}; its log says more"}
+    return json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def long_answer(size: int) -> bytes:
+    """What the packet says when the answer comes as a descriptor."""
+    return json.dumps({"attached": size}).encode()
+
+
+async def _status(controller: Controller, request: Request) -> Answer:
+    del request
+    return {"status": report.status(controller)}
+
+
+async def _kernels(controller: Controller, request: Request) -> Answer:
+    records = await controller.store.run(
+        lambda store: store.kernels(launched_only=not request.get("all", False))
+    )
+    return {"kernels": [report.kernel(controller.placer, record) for record in records]}
+
+
+async def _show(controller: Controller, request: Request) -> Answer:
+    image, name = str(request["image"]), str(request["name"])
+    record = await controller.store.run(lambda store: store.kernel(image, name))
+    if record is None:
+        raise CommandError(f"no kernel {name!r} in image {image}")
+    described = await controller.store.run(lambda store: store.image(image))
+    return {
+        "kernel": report.kernel(controller.placer, record) | {"summary": record.summary},
+        "image": dataclasses.asdict(described) if described else None,
+    }
+
+
+async def _rules(controller: Controller, request: Request) -> Answer:
+    del request
+    placer = controller.placer
+    return {
+        "text": placer.record.text,
+        "revision": placer.record.revision,
+        "policy": placer.policy,
+        "errors": _pairs(placer.findings),
+        "workers": [dataclasses.asdict(worker) for worker in placer.workers],
+    }
+
+
+async def _check_rules(controller: Controller, request: Request) -> Answer:
+    text = str(request["text"])
+    rules = parse_rules(text, controller.placer.workers)
+    warnings = [] if rules.errors else await _try_rules(controller, text)
+    return {"errors": _pairs(rules.errors), "warnings": warnings}
+
+
+async def _set_rules(controller: Controller, request: Request) -> Answer:
+    """Checks the text and makes it the rules, or changes nothing."""
+    text, base = str(request["text"]), request.get("base_revision")
+    rules = parse_rules(text, controller.placer.workers)
+    if rules.errors:
+        return {"ok": False, "error": "the rules have errors", "errors": _pairs(rules.errors)}
+    warnings = await _try_rules(controller, text)
+    policy = str(request.get("policy") or ("manual" if rules.rules else "home"))
+    _check_policy(policy)
+    try:
+        record = await controller.store.run(lambda store: store.save_rules(text, base))
+    except RulesChangedError as error:
+        raise CommandError(f"{error}: look at them, then try again") from None
+    await controller.store.run(lambda store: store.save_setting("policy", policy))
+    controller.placer.set_rules(record, policy)
+    log.info("rules of revision %d, policy %s", record.revision, policy)
+    return {
+        "revision": record.revision,
+        "policy": policy,
+        "warnings": warnings,
+        "in_memory": controller.store.memory_reason,
+    }
+
+
+async def _set_policy(controller: Controller, request: Request) -> Answer:
+    policy = str(request["policy"])
+    _check_policy(policy)
+    await controller.store.run(lambda store: store.save_setting("policy", policy))
+    controller.placer.set_rules(controller.placer.record, policy)
+    log.info("policy %s", policy)
+    return {"policy": policy, "in_memory": controller.store.memory_reason}
+
+
+async def _history(controller: Controller, request: Request) -> Answer:
+    limit = int(request.get("limit", 100))
+    records = await controller.store.run(lambda store: store.programs(limit=limit))
+    return {"programs": [dataclasses.asdict(record) for record in records]}
+
+
+async def _run(controller: Controller, request: Request) -> Answer:
+    """The programs of one `tessera-ctl run`: `running`, and `ended` with their last counters."""
+    run = str(request["run"])
+    running = [report.program(p) for p in controller.programs.all() if p.run == run]
+    records = await controller.store.run(lambda store: store.programs(run=run))
+    return {
+        "running": running,
+        "ended": [dataclasses.asdict(record) for record in records],
+        "kernels": {
+            str(record.id): report.kernel(controller.placer, record)
+            for record in controller.knowledge.known_kernels()
+            if record.id is not None
+        },
+    }
+
+
+async def _shutdown(controller: Controller, request: Request) -> Answer:
+    connected = [p for p in controller.programs.all() if p.connected and p.identity.alive()]
+    if connected and not request.get("force", False):
+        pids = ", ".join(str(program.identity.pid) for program in connected)
+        raise CommandError(f"programs are using the controller (process {pids})")
+    controller.stopping.set()
+    return {"programs": len(connected)}
+
+
+def _check_policy(name: str) -> None:
+    try:
+        make_policy(name, Rules())
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+
+
+def _pairs(findings: tuple[Finding, ...]) -> list[list[Any]]:
+    return [[finding.line, finding.message] for finding in findings]
+
+
+async def _try_rules(controller: Controller, text: str) -> list[list[Any]]:
+    """Warnings about rules that fit no kernel. Raises CommandError when trying takes too long."""
+    kernels = await controller.store.run(lambda store: store.kernels())
+    job = {
+        "text": text,
+        "workers": [dataclasses.asdict(worker) for worker in controller.placer.workers],
+        "kernels": [(kernel.name, kernel.image) for kernel in kernels],
+    }
+    data = json.dumps(job).encode()
+    fd = packets.memory_file("tessera-rules", data)
+    try:
+        answer = await controller.pool.run({"kind": "rules", "size": len(data)}, fd, RULES_TIMEOUT)
+    except PoolError as error:
+        raise CommandError(
+            f"trying the rules on {len(kernels)} known kernels failed: {error}; "
+            "is there a re: rule that backtracks without end?"
+        ) from None
+    finally:
+        packets.close_fds([fd])
+    unmatched: list[list[Any]] = answer["unmatched"] if kernels else []
+    return unmatched
+
+
+COMMANDS: dict[str, Callable[[Controller, Request], Awaitable[Answer]]] = {
+    "status": _status,
+    "kernels": _kernels,
+    "show": _show,
+    "rules": _rules,
+    "check_rules": _check_rules,
+    "set_rules": _set_rules,
+    "set_policy": _set_policy,
+    "history": _history,
+    "run": _run,
+    "shutdown": _shutdown,
+}

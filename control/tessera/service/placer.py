@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps the placement table what rules, kernels and workers make it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tessera import protocol
+from tessera.placement import (
+    Finding,
+    Kernel,
+    Placement,
+    Rules,
+    Worker,
+    make_policy,
+    parse_rules,
+    place,
+)
+from tessera.protocol.tables import PlacementTable
+from tessera.store import KernelRecord, RulesRecord, Status
+
+
+class Placer:
+    """Everything that decides where kernels run, and the table that programs read."""
+
+    def __init__(self) -> None:
+        self.table = PlacementTable()
+        self.kernels: dict[int, Kernel] = {}
+        self.placements: dict[int, Placement] = {}
+        self.workers: tuple[Worker, ...] = ()
+        self.record = RulesRecord()
+        self.policy = "home"
+        self._rules = Rules()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong with the rules in force: a device that has gone since they were set."""
+        return self._rules.errors
+
+    def set_workers(self, workers: Sequence[Worker]) -> None:
+        self.workers = tuple(workers)
+        self._resolve_all()
+
+    def set_rules(self, record: RulesRecord, policy: str) -> None:
+        """Raises ValueError for an unknown policy."""
+        make_policy(policy, Rules())
+        self.record, self.policy = record, policy
+        self._resolve_all()
+
+    def set_kernels(self, records: Iterable[KernelRecord]) -> None:
+        """Adds kernels, or what is new about them. Those without an id are not placed."""
+        changed = [kernel_of(record) for record in records if record.id is not None]
+        self.kernels |= {kernel.id: kernel for kernel in changed}
+        self._resolve(changed)
+
+    def _resolve_all(self) -> None:
+        self._rules = parse_rules(self.record.text, self.workers)
+        self._resolve(self.kernels.values())
+
+    def _resolve(self, kernels: Iterable[Kernel]) -> None:
+        policy = make_policy(self.policy, self._rules)
+        placements = {kernel.id: place(kernel, policy, self.workers) for kernel in kernels}
+        self.placements |= placements
+        self.table.write({i: placement.device for i, placement in placements.items()})
+
+
+def kernel_of(record: KernelRecord) -> Kernel:
+    """A stored kernel as placement sees it."""
+    ready = record.status == Status.READY
+    waiting = "not analysed yet" if record.status == Status.PENDING else ""
+    return Kernel(
+        id=record.id if record.id is not None else protocol.MAX_KERNELS,
+        name=record.name,
+        image=record.image,
+        has_summary=ready,
+        reason="" if ready else (record.reason or waiting),
+        properties=record.properties,
+        minimum_architecture=record.minimum_architecture,
+        only_architecture=record.only_architecture,
+    )

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs that use the controller, from their first message to their end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tessera import protocol
+from tessera.cluster.processes import ProcessIdentity, variable_of
+from tessera.protocol.tables import SharedTable
+from tessera.service.slots import Slots
+
+log = logging.getLogger(__name__)
+
+RUN_VARIABLE = "TESSERA_RUN"
+"""Names the `tessera-ctl run` that a program belongs to; the controller reads it in /proc."""
+
+STATES = {0: "starting", 1: "active", 2: "passing through", 3: "failed"}
+
+
+@dataclass(eq=False)
+class Program:
+    """One process that has said hello."""
+
+    identity: ProcessIdentity
+    slot: int
+    hello: protocol.Hello
+    table: SharedTable
+    memory: tuple[int, int]  # device and inode of the table: the same after a reconnection
+    run: str = ""
+    started: float = field(default_factory=time.time)
+    connected: bool = True
+    lost_workers: dict[int, str] = field(default_factory=dict)  # what it told of them
+
+    @property
+    def state(self) -> str:
+        return STATES.get(self.table.get("state"), "unknown")
+
+    def counters(self) -> dict[str, Any]:
+        return read_counters(self.table)
+
+
+class Programs:
+    """All live programs. Each has a slot of addresses until its process is gone."""
+
+    def __init__(self, slots: Slots, ended: Callable[[Program], None]) -> None:
+        """`ended` is called once for each program, after its process has gone."""
+        self._slots = slots
+        self._ended = ended
+        self._programs: dict[int, Program] = {}  # by slot
+        self._watches: dict[int, int] = {}  # slot: pidfd
+
+    def all(self) -> list[Program]:
+        return list(self._programs.values())
+
+    def welcome(self, pid: int, hello: protocol.Hello, counters_fd: int) -> Program:
+        """Takes a program in, or back in after it was cut off; the descriptor stays the caller's.
+
+        Raises ProtocolError, SlotsExhaustedError.
+        """
+        table = SharedTable(counters_fd, "ts_counters_table", "TS_COUNTERS_MAGIC")
+        # A process of another PID space has no id here: it is known by its connection alone.
+        identity = ProcessIdentity.of(pid) if pid else ProcessIdentity(hello.pid, 0)
+        info = os.fstat(counters_fd)
+        memory = (info.st_dev, info.st_ino)
+        for old in [p for p in self.all() if p.identity == identity and not p.connected]:
+            if old.memory == memory:
+                old.connected, old.table = True, table
+                return old
+            self._end(old)  # the process has become another program
+        taken = frozenset(self._programs)
+        slot = self._slots.acquire(identity, taken)
+        run = variable_of(identity.pid, RUN_VARIABLE)
+        program = Program(identity, slot, hello, table, memory, run)
+        self._programs[slot] = program
+        self._watch(program)
+        return program
+
+    def disconnect(self, program: Program) -> None:
+        """The connection is gone. The slot stays until the process is gone too."""
+        program.connected = False
+        if program.slot not in self._watches or not program.identity.alive():
+            self._end(program)
+
+    def close(self) -> None:
+        """Ends the watching; the slots stay with the programs that are still alive."""
+        for slot in list(self._watches):
+            self._unwatch(slot)
+
+    def _watch(self, program: Program) -> None:
+        """Learns of the process's end from the kernel; in another PID space, from the socket."""
+        if not program.identity.start_time:
+            return
+        with contextlib.suppress(OSError):
+            fd = os.pidfd_open(program.identity.pid)
+            self._watches[program.slot] = fd
+            asyncio.get_running_loop().add_reader(fd, self._end, program)
+
+    def _unwatch(self, slot: int) -> None:
+        fd = self._watches.pop(slot, None)
+        if fd is not None:
+            asyncio.get_running_loop().remove_reader(fd)
+            os.close(fd)
+
+    def _end(self, program: Program) -> None:
+        if self._programs.get(program.slot) is not program:
+            return
+        del self._programs[program.slot]
+        self._unwatch(program.slot)
+        self._slots.release(program.slot)
+        program.connected = False
+        self._ended(program)
+
+
+def read_counters(table: SharedTable) -> dict[str, Any]:
+    """A snapshot of a program's counters, with nothing in it that is zero by device or reason."""
+    record = table.record
+    used = min(table.get("n_kernels"), record["kernels"].shape[1])
+    kernels = record["kernels"][0][:used].copy()
+    workers = record["workers"][0].copy()
+    names = protocol.members("ts_worker_counters")
+    plain = ("calls", "launches_untracked", "arena_mapped", "arena_used", "graph_launches")
+    return {
+        **{name: table.get(name) for name in plain},
+        "workers": {
+            str(index): {name: int(worker[name]) for name in names}
+            for index, worker in enumerate(workers)
+            if any(int(worker[name]) for name in names)
+        },
+        "kernels": [_kernel_counters(kernel) for kernel in kernels if kernel["used"]],
+    }
+
+
+def _kernel_counters(kernel: Any) -> dict[str, Any]:
+    return {
+        "id": int(kernel["kernel_id"]),
+        **{
+            name: {str(i): int(value) for i, value in enumerate(kernel[name]) if value}
+            for name in ("launches", "stayed", "bytes_in", "time_ns", "timed")
+        },
+    }
