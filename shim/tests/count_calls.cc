@@ -28,7 +28,7 @@ void repeat(long count, Call call) {
 int main(int argc, char** argv) {
   if (argc != 3 || probe::driver_handle() == nullptr) return 2;
   const std::string kind = argv[1];
-  const long count = std::atol(argv[2]);
+  const long count = std::strtol(argv[2], nullptr, 10);
   lookup<CUresult (*)(unsigned int)>("cuInit", 2000)(0);
   if (kind == "custom") {
     const auto call = lookup<decltype(&cuMemRetainAllocationHandle)>("cuMemRetainAllocationHandle", 11000);
@@ -40,9 +40,9 @@ int main(int argc, char** argv) {
     const auto call = lookup<decltype(&cuCtxSetFlags)>("cuCtxSetFlags", 12010);
     repeat(count, [=] { call(0); });
   } else if (kind == "lookup") {
-    repeat(count, [] { lookup<void*>("cuMemAlloc", 13000); });
+    repeat(count, [] { (void)lookup<void*>("cuMemAlloc", 13000); });
   } else if (kind == "dlsym") {
-    repeat(count, [] { dlsym(RTLD_DEFAULT, "malloc"); });
+    repeat(count, [] { (void)dlsym(RTLD_DEFAULT, "malloc"); });
   } else {
     return 2;
   }

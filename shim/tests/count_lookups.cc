@@ -10,7 +10,7 @@ using namespace tessera::shim;
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
-  const long count = std::atol(argv[1]);
+  const long count = std::strtol(argv[1], nullptr, 10);
   // Handles as an allocator spaces them.
   static char handles[10000][208];
   const auto module = reinterpret_cast<CUmodule>(&handles);

@@ -39,7 +39,7 @@ class CapturedStderr {
     char path[] = "/tmp/tessera-stderr-XXXXXX";
     file_ = mkstemp(path);
     unlink(path);
-    dup2(file_, STDERR_FILENO);
+    if (saved_ < 0 || file_ < 0 || dup2(file_, STDERR_FILENO) < 0) std::abort();
   }
   ~CapturedStderr() { restore(); }
   std::string restore() {

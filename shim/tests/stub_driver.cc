@@ -42,7 +42,7 @@ bool is(const void* handle, char kind) { return handle != nullptr && static_cast
 
 size_t parameters_of(const Code* code) {
   const char* number = std::strrchr(code->name, '_');
-  return number != nullptr ? static_cast<size_t>(std::atoi(number + 1)) : 0;
+  return number != nullptr ? std::strtoul(number + 1, nullptr, 10) : 0;
 }
 
 CUresult parameter(const Code* code, size_t index, size_t* offset, size_t* size) {
@@ -125,7 +125,7 @@ STUB cuInit(unsigned int flags) {
 STUB cuDriverGetVersion(int* version) {
   record("cuDriverGetVersion");
   const char* text = std::getenv("STUB_VERSION");
-  if (version != nullptr) *version = text != nullptr ? std::atoi(text) : CUDA_VERSION;
+  if (version != nullptr) *version = text != nullptr ? static_cast<int>(std::strtol(text, nullptr, 10)) : CUDA_VERSION;
   return version != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
