@@ -26,7 +26,7 @@ def native_folder() -> Path:
 
 
 def library_path(name: str) -> Path:
-    """The path of one artefact, such as `libtessera_ptx.so`. Raises NativeError if it is missing."""
+    """The path of an artefact, such as `libtessera_ptx.so`. Raises NativeError if it is missing."""
     path = native_folder() / name
     if path.is_file():
         return path

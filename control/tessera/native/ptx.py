@@ -275,24 +275,26 @@ class Function:
     @functools.cached_property
     def blocks(self) -> tuple[Block, ...]:
         edges = _ffi().unpack(self._view.edges, self._view.n_edges) if self._view.n_edges else []
-        return tuple(
-            Block(
-                begin,
-                end,
-                tuple(edges[first : first + count]),
-                None if dominator == NO_BLOCK else dominator,
-                None if post_dominator == NO_BLOCK else post_dominator,
-                bool(is_header),
-                bool(is_reachable),
-                bool(exits),
-            )
-            for begin, end, first, count, dominator, post_dominator, is_header, is_reachable, exits
-            in _records("ts_ptx_block", self._view.blocks, self._view.n_blocks)
-        )
+        records = _records("ts_ptx_block", self._view.blocks, self._view.n_blocks)
+        return tuple([_block(record, edges) for record in records])
 
     @functools.cached_property
     def instructions(self) -> tuple[Instruction, ...]:
         return tuple(_Decoder(self._module, self._view).instructions())
+
+
+def _block(record: Sequence[int], edges: Sequence[int]) -> Block:
+    begin, end, first, count, dominator, post_dominator, is_header, is_reachable, exits = record
+    return Block(
+        begin,
+        end,
+        tuple(edges[first : first + count]),
+        None if dominator == NO_BLOCK else dominator,
+        None if post_dominator == NO_BLOCK else post_dominator,
+        bool(is_header),
+        bool(is_reachable),
+        bool(exits),
+    )
 
 
 class _Decoder:
@@ -306,12 +308,13 @@ class _Decoder:
         self._operands = list(_records("ts_ptx_operand", view.operands, view.n_operands))
 
     def instructions(self) -> Iterator[Instruction]:
-        text, words = self._text, self._words
+        text, words, view = self._text, self._words, self._view
         mnemonics: dict[tuple[int, int], tuple[str, ...]] = {}
-        for (
-            opcode, full, type_, type2, negated, n_modifiers, guard,
-            first_modifier, first_operand, n_operands, line, column,
-        ) in _records("ts_ptx_instruction", self._view.instructions, self._view.n_instructions):  # fmt: skip
+        for record in _records("ts_ptx_instruction", view.instructions, view.n_instructions):
+            (
+                opcode, full, type_, type2, negated, n_modifiers, guard,
+                first_modifier, first_operand, n_operands, line, column,
+            ) = record  # fmt: skip
             key = (first_modifier, n_modifiers)
             modifiers = mnemonics.get(key)
             if modifiers is None:
@@ -341,7 +344,9 @@ class _Decoder:
             offset,
             label,
             self._slice(first_element, n_elements) if n_elements else (),
-            tuple(self._words[first_modifier : first_modifier + n_modifiers]) if n_modifiers else (),
+            tuple(self._words[first_modifier : first_modifier + n_modifiers])
+            if n_modifiers
+            else (),
         )
 
 
@@ -377,7 +382,7 @@ class Module:
         return tuple(f for f in self.functions if f.is_entry and not f.is_declaration)
 
     def function(self, name: str) -> Function:
-        """The definition of that name, or else its declaration. Raises KeyError if there is none."""
+        """The definition of that name, else its declaration. Raises KeyError if there is none."""
         found = [function for function in self.functions if function.name == name]
         found.sort(key=lambda function: function.is_declaration)
         if not found:
@@ -386,9 +391,10 @@ class Module:
 
     @functools.cached_property
     def variables(self) -> tuple[Variable, ...]:
-        library, out = _library(), []
+        library = _library()
+        out: list[Variable] = []
         for index in range(library.ts_ptx_variable_count(self._handle)):
-            out += self._variables(library.ts_ptx_variable_at(self._handle, index), 1)
+            out.extend(self._variables(library.ts_ptx_variable_at(self._handle, index), 1))
         return tuple(out)
 
     def _read_errors(self) -> Iterator[Error]:
@@ -416,16 +422,27 @@ class Module:
         return text
 
     def _variables(self, pointer: Any, count: int) -> tuple[Variable, ...]:
-        return tuple(
-            Variable(
-                self._text(name), _SPACES[space], _TYPES[type_], vector, _LINKAGES[linkage],
-                bool(is_pointer), _SPACES[pointer_space], pointer_alignment,
-                bool(has_initializer), alignment, size, offset,
-            )  # fmt: skip
-            for (
-                name, space, type_, vector, linkage, is_pointer, pointer_space,
-                has_initializer, alignment, size, offset, pointer_alignment,
-            ) in _records("ts_ptx_variable", pointer, count)  # fmt: skip
+        records = _records("ts_ptx_variable", pointer, count)
+        return tuple([self._variable(record) for record in records])
+
+    def _variable(self, record: Sequence[int]) -> Variable:
+        (
+            name, space, type_, vector, linkage, is_pointer, pointer_space,
+            has_initializer, alignment, size, offset, pointer_alignment,
+        ) = record  # fmt: skip
+        return Variable(
+            self._text(name),
+            _SPACES[space],
+            _TYPES[type_],
+            vector,
+            _LINKAGES[linkage],
+            bool(is_pointer),
+            _SPACES[pointer_space],
+            pointer_alignment,
+            bool(has_initializer),
+            alignment,
+            size,
+            offset,
         )
 
 
@@ -484,7 +501,7 @@ class Image:
 
 
 def parse(text: str | bytes) -> Module:
-    """Parse one PTX module. Bad input never raises: see `Module.errors` and `Function.is_broken`."""
+    """Parse a PTX module. Bad input never raises: see `Module.errors` and `Function.is_broken`."""
     return Module(text)
 
 
