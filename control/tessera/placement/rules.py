@@ -71,7 +71,7 @@ def parse_rules(text: str, workers: Sequence[Worker]) -> Rules:
     if len(text.encode("utf-8", "replace")) > MAX_TEXT:
         return Rules(errors=(Finding(1, f"the rules are longer than {MAX_TEXT // 1024} KiB"),))
     rules, errors, unknown = [], [], []
-    for number, raw in enumerate(text.splitlines(), start=1):
+    for number, raw in enumerate(text.split("\n"), start=1):
         line = _without_comment(raw)
         if not line:
             continue

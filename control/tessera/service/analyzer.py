@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tessera import protocol
@@ -60,7 +60,8 @@ def _analyze_texts(found: Extraction, analyze: Analyze) -> list[dict[str, Any]]:
 def _analyze_text(text: bytes, analyze: Analyze) -> list[dict[str, Any]]:
     from tessera.native import ptx
 
-    errors = ptx.parse(text).errors
+    module = ptx.parse(text)
+    errors = module.errors
     try:
         summaries = analyze(text.decode("utf-8", "replace"))
     except Exception as error:  # an analysis that fails is a fact about the image
@@ -68,23 +69,47 @@ def _analyze_text(text: bytes, analyze: Analyze) -> list[dict[str, Any]]:
         raise NotDescribedError(f"analysis error: {where}{type(error).__name__}: {error}") from None
     if not summaries and errors:
         raise NotDescribedError(f"the PTX cannot be read: {errors[0]}")
-    return [_kernel(name, summary) for name, summary in summaries.items()]
+    broken = {entry.name: entry.line for entry in module.entries if entry.is_broken}
+    return [
+        _broken(name, broken[name], errors) if name in broken else _kernel(name, summary)
+        for name, summary in summaries.items()
+    ]
+
+
+def _broken(name: str, line: int, errors: Sequence[Any]) -> dict[str, Any]:
+    """A kernel with a part that was not understood, whatever the analysis made of the rest."""
+    mine = [error for error in errors if error.line >= line] or list(errors)
+    where = f" at {mine[0]}" if mine else ""
+    return _unready(name, f"analysis error: its PTX cannot be read{where}")
+
+
+def _unready(name: str, reason: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "status": "failed",
+        "reason": reason,
+        "summary": {},
+        "blob": "",
+        "properties": 0,
+        "minimum": 0,
+        "only": 0,
+        "grade": "",
+    }
 
 
 def _kernel(name: str, summary: Any) -> dict[str, Any]:
-    kernel: dict[str, Any] = {"name": name, "status": "failed", "reason": "", "summary": {}}
-    kernel |= {"blob": "", "properties": 0, "minimum": 0, "only": 0, "grade": ""}
     try:
         blob = summary.to_blob()
         header = protocol.read_summary_header(blob)
-        kernel["summary"] = summary.to_dict()
+        described = summary.to_dict()
     except Exception as error:  # likewise
-        return kernel | {"reason": f"analysis error: {type(error).__name__}: {error}"}
+        return _unready(name, f"analysis error: {type(error).__name__}: {error}")
     if len(blob) + protocol.sizeof("ts_kernel_info") > protocol.MAX_MESSAGE // 2:
-        return kernel | {"reason": f"its access summary is too large ({len(blob)} bytes)"}
+        return _unready(name, f"its access summary is too large ({len(blob)} bytes)")
     unknown = header.properties & protocol.KERNEL_UNKNOWN
-    return kernel | {
+    return _unready(name, "") | {
         "status": "ready",
+        "summary": described,
         "blob": base64.b64encode(blob).decode("ascii"),
         "properties": header.properties,
         "minimum": header.minimum_architecture,
@@ -100,14 +125,12 @@ def _agree(versions: list[dict[str, Any]], texts: int) -> dict[str, Any]:
     if failed:
         return failed[0]
     if len(versions) < texts:
-        return _refused(first, "not every PTX text of the image has this kernel")
+        return _unready(first["name"], "not every PTX text of the image has this kernel")
     if any(_essence(version) != _essence(first) for version in versions):
-        return _refused(first, "the PTX texts of the image differ in what this kernel accesses")
+        return _unready(
+            first["name"], "the PTX texts of the image differ in what this kernel accesses"
+        )
     return first
-
-
-def _refused(kernel: dict[str, Any], reason: str) -> dict[str, Any]:
-    return kernel | {"status": "failed", "reason": reason, "blob": "", "summary": {}}
 
 
 def _essence(kernel: dict[str, Any]) -> Any:

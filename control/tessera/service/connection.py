@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import contextlib
 import os
 import socket
 import struct
@@ -58,6 +57,8 @@ class Connection:
 
     def close_after_sending(self) -> None:
         """Closes once what was sent has left."""
+        if not self.is_open:
+            return
         self._closing = True
         self._loop.remove_reader(self._sock)
         if not self._queue:
@@ -108,8 +109,7 @@ class Connection:
                 return
             self._queue.popleft()
             packets.close_fds(fds)
-        with contextlib.suppress(ValueError):
-            self._loop.remove_writer(self._sock)
+        self._loop.remove_writer(self._sock)
         if self._closing:
             self.close()
 

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A machine with fake devices and workers, and controllers on it."""
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SUPPORT = Path(__file__).resolve().parent / "support"
+if str(SUPPORT) not in sys.path:
+    sys.path.insert(0, str(SUPPORT))
+
+from fake_program import FakeMachine, FakeProgram, RunningController  # noqa: E402
+
+
+@pytest.fixture
+def machine() -> Iterator[FakeMachine]:
+    """Two devices. Its folder is short: socket paths have to be."""
+    with tempfile.TemporaryDirectory(prefix="tessera-") as folder:
+        yield FakeMachine(Path(folder))
+
+
+@pytest.fixture
+def controller(machine: FakeMachine) -> Iterator[RunningController]:
+    with RunningController(machine) as running:
+        running.wait_for_workers()
+        yield running
+
+
+@pytest.fixture
+def program(controller: RunningController) -> Iterator[FakeProgram]:
+    """A program that has said hello."""
+    with FakeProgram(controller.folder) as connected:
+        connected.hello()
+        yield connected
