@@ -35,7 +35,26 @@ class Range:
         return Range(self.lo, self.hi, self.provisos | provisos) if provisos else self
 
 
+@dataclass(frozen=True, slots=True)
+class Term:
+    """`factor * (part + shift)`, where `range` bounds `part + shift`."""
+
+    factor: Poly  # uniform
+    part: Poly  # varying
+    shift: int
+    range: Range
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The sum of some terms and a uniform rest."""
+
+    terms: list[Term]
+    rest: Poly
+
+
 UNBOUNDED = Range(None, None)
+_COUNTS = {"tid": "%ntid", "ctaid": "%nctaid", "cluster_ctaid": "%cluster_nctaid"}
 Excluded = frozenset[Poly]
 
 
@@ -53,7 +72,7 @@ class Bounds:
         self._claims: dict[tuple[frozenset[Obligation], Env], Proviso] = {}
         self._joins: dict[Atom, Range] = {}
         self._active: set[Atom] = set()
-        self._checks: dict[Proviso, tuple[Expr, ...] | None] = {}
+        self._checks: dict[Proviso, bool] = {}
         self._check_needs: dict[Proviso, frozenset[Proviso]] = {}
         self._checking: set[Proviso] = set()
 
@@ -68,25 +87,84 @@ class Bounds:
         return found
 
     def _compute(self, poly: Poly, env: Env, excluded: Excluded) -> Range:
-        varying, rest = poly.split()
-        if not varying:
-            value = self._lowering.poly(rest)
-            return Range(value, value)
-        chosen = self._choose(varying, env, excluded)
-        if chosen is not None:
-            direction, factor = chosen
-            product = factor.times(direction.poly)
-            if product is not None:
-                inner = self._direction_range(direction, env, excluded)
-                outer = self.range(poly - product, env, excluded)
-                return self._plus(self._scale(factor, inner), outer)
-        total = Range(self._lowering.poly(rest), self._lowering.poly(rest))
-        for monomial, coefficient in varying.items():
-            part = self._monomial_range(monomial, env, excluded)
-            total = self._plus(total, self._scale(coefficient, part))
+        form = self.decompose(poly, env, excluded)
+        return self._sum(form.terms, form.rest)
+
+    def _sum(self, terms: list[Term], rest: Poly) -> Range:
+        value = self._lowering.poly(rest)
+        total = Range(value, value)
+        for term in terms:
+            total = self._plus(total, self.scaled(term))
             if total.lo is None and total.hi is None:
                 return UNBOUNDED
         return total
+
+    def decompose(self, poly: Poly, env: Env, excluded: Excluded = frozenset()) -> Form:
+        """A polynomial as a uniform rest and multiples of combinations that are bounded as one:
+        those that facts are about first, then what is left, by the strides that it has."""
+        poly = rejoin(poly)
+        varying, rest = poly.split()
+        terms: list[Term] = []
+        while varying:
+            chosen = self._choose(varying, env, excluded)
+            if chosen is None:
+                break
+            direction, factor = chosen
+            terms.append(Term(factor, direction.poly, 0, self._direction_range(direction, env, excluded)))
+            varying = {m: c for m, c in varying.items() if m not in direction.poly.split()[0]}
+        for factor, part in _by_stride(varying):
+            terms.append(Term(factor, part, 0, self._box(part, env, excluded)))
+        return Form(terms, rest)
+
+    def shifted(self, term: Term, shift: int) -> Term:
+        """The term for `part + shift` in the place of `part`."""
+        if not shift:
+            return term
+        number = self.launch.const(shift)
+        found = term.range
+        lo = None if found.lo is None else self.launch.add(found.lo, number)
+        hi = None if found.hi is None else self.launch.add(found.hi, number)
+        return Term(term.factor, term.part, term.shift + shift, Range(lo, hi, found.provisos))
+
+    def finer(self, term: Term, factor: Poly, times: int) -> Term:
+        """The term with a factor that is smaller by a whole number."""
+        if times == 1:
+            return term
+        found = self._scale(Poly({(): times}), term.range)
+        return Term(factor, term.part.scale(times), term.shift * times, found)
+
+    def scaled(self, term: Term) -> Range:
+        return self._scale(term.factor, term.range)
+
+    def _box(self, part: Poly, env: Env, excluded: Excluded) -> Range:
+        """Atom by atom. Thread and block indices are summed as polynomials: their ends cancel
+        there."""
+        varying, lo = part.split()
+        hi = lo
+        left: list[Range] = []
+        for monomial, coefficient in varying.items():
+            most = self._most(monomial)
+            sign = _sign(coefficient)
+            product = coefficient.times(most) if most is not None and sign else None
+            if product is None:
+                found = self._monomial_range(monomial, env, excluded)
+                left.append(self._scale(coefficient, found))
+            elif sign > 0:
+                hi = hi + product
+            else:
+                lo = lo + product
+        total = Range(self._lowering.poly(lo), self._lowering.poly(hi))
+        for found in left:
+            total = self._plus(total, found)
+        return total
+
+    def _most(self, monomial: Monomial) -> Poly | None:
+        """The largest value of a single thread or block index."""
+        atom = monomial[0]
+        count = _COUNTS.get(atom.kind)
+        if count is None or len(monomial) > 1:
+            return None
+        return self._registers.special(0, count, atom.args[0]).shift(-1)
 
     def _choose(
         self, varying: dict[Monomial, Poly], env: Env, excluded: Excluded
@@ -154,18 +232,12 @@ class Bounds:
             hi = high if hi is None else self.launch.min(hi, high)
         return Range(lo, hi, found.provisos)
 
-    def _range_tid(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
-        return self._index_range("%ntid", atom.args[0])
+    def _index_range(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
+        most = self._most((atom,))
+        assert most is not None
+        return Range(self.launch.zero, self._lowering.poly(most))
 
-    def _range_ctaid(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
-        return self._index_range("%nctaid", atom.args[0])
-
-    def _range_cluster_ctaid(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
-        return self._index_range("%cluster_nctaid", atom.args[0])
-
-    def _index_range(self, count: str, axis: int) -> Range:
-        size = self._lowering.poly(self._registers.special(0, count, axis))
-        return Range(self.launch.zero, self.launch.add(size, self.launch.const(-1)))
+    _range_tid = _range_ctaid = _range_cluster_ctaid = _index_range
 
     def _range_k(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
         """Iterations of a loop: as many as the facts about its variables allow."""
@@ -211,21 +283,35 @@ class Bounds:
 
     def _range_quot(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
         inner = self.range(atom.args[0], env, excluded)
-        divisor = self._divisor(atom)
-        lo = None if inner.lo is None else self.launch.floor_div(inner.lo, divisor)
-        hi = None if inner.hi is None else self.launch.floor_div(inner.hi, divisor)
-        return Range(lo, hi, inner.provisos)
+        divisor = self._divisor(atom, env, excluded)
+        if divisor.lo is divisor.hi and divisor.lo is not None:
+            lo = None if inner.lo is None else self.launch.floor_div(inner.lo, divisor.lo)
+            hi = None if inner.hi is None else self.launch.floor_div(inner.hi, divisor.lo)
+            return Range(lo, hi, inner.provisos)
+        # The value is obliged to have a numerator of at least 0 and a divisor of at least 1.
+        if inner.hi is None:
+            return Range(self.launch.zero, None)
+        least = self.launch.one
+        if divisor.lo is not None:
+            least = self.launch.max(self.launch.one, divisor.lo)
+        hi = self.launch.floor_div(inner.hi, least)
+        return Range(self.launch.zero, hi, inner.provisos | divisor.provisos)
 
     def _range_rem(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
-        most = self.launch.add(self._divisor(atom), self.launch.const(-1))
+        divisor = self._divisor(atom, env, excluded)
         inner = self.range(atom.args[0], env, excluded)
+        most = None
+        if divisor.hi is not None:
+            most = self.launch.add(divisor.hi, self.launch.const(-1))
         if _is_natural(inner.lo) and inner.hi is not None:
-            return Range(self.launch.zero, self.launch.min(most, inner.hi), inner.provisos)
-        return Range(self.launch.zero, most)
+            hi = inner.hi if most is None else self.launch.min(most, inner.hi)
+            return Range(self.launch.zero, hi, inner.provisos | divisor.provisos)
+        return Range(self.launch.zero, most, divisor.provisos)
 
-    def _divisor(self, atom: Atom) -> Expr:
+    def _divisor(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
         divisor = atom.args[1]
-        return self._lowering.poly(constant(divisor) if isinstance(divisor, int) else divisor)
+        poly = constant(divisor) if isinstance(divisor, int) else divisor
+        return self.range(poly, env, excluded)
 
     def _range_min(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
         a, b = (self.range(p, env, excluded) for p in atom.args)
@@ -336,6 +422,9 @@ class Bounds:
 
     def _scale(self, factor: Poly, r: Range) -> Range:
         sign = _sign(factor)
+        if not sign and (positive := self._registers.domain.positive_part(factor)) is not None:
+            sign, obligation = positive
+            r = r.relying_on(frozenset([self.claim(obligation, self._environments.empty)]))
         by = self._lowering.poly(factor)
         lo = None if r.lo is None else self.launch.mul(r.lo, by)
         hi = None if r.hi is None else self.launch.mul(r.hi, by)
@@ -369,27 +458,25 @@ class Bounds:
         """False when a proviso cannot be shown, whatever the launch."""
         if proviso in self._checking:
             return True  # by induction: see environment.py
-        return self._check(proviso) is not None
+        return self._check(proviso)
 
-    def _check(self, proviso: Proviso) -> tuple[Expr, ...] | None:
-        if proviso in self._checks:
-            return self._checks[proviso]
+    def _check(self, proviso: Proviso) -> bool:
+        known = self._checks.get(proviso)
+        if known is not None:
+            return known
         self._checking.add(proviso)
-        conditions: list[Expr] | None = list(proviso.conditions)
-        needs = proviso.needs
+        needs, possible = proviso.needs, True
         for poly, least, most in proviso.obligations:
             assert proviso.env is not None
             found = self.range(poly, proviso.env)
             needs |= found.provisos
-            condition = self._within(found, least, most)
-            if condition is None or conditions is None:
-                conditions = None
+            if self._within(found, least, most) is None:
+                possible = False
                 break
-            conditions.append(condition)
         self._checking.discard(proviso)
         self._check_needs[proviso] = needs
-        self._checks[proviso] = None if conditions is None else tuple(conditions)
-        return self._checks[proviso]
+        self._checks[proviso] = possible
+        return possible
 
     def _within(self, found: Range, least: int, most: int) -> Expr | None:
         if found.lo is None or found.hi is None:
@@ -400,24 +487,68 @@ class Bounds:
         condition = launch.both(low, high)
         return None if condition is launch.zero else condition
 
-    def conditions(self, provisos: frozenset[Proviso]) -> list[Expr] | None:
-        """All that a launch must satisfy for the provisos to hold; None: they cannot."""
-        out: dict[Expr, None] = {}
-        seen = set(provisos)
+    def conditions(self, provisos: frozenset[Proviso]) -> Expr | None:
+        """All that a launch must satisfy for the provisos to hold, as one expression that is 0 or
+        1; None: they cannot hold."""
+        every = self._closure(provisos)
+        if every is None:
+            return None
+        out = self.launch.one
+        tightest: dict[tuple[Poly, Env], tuple[int, int]] = {}
+        for proviso in every:
+            for condition in proviso.conditions:
+                out = self.launch.both(out, condition)
+            for poly, least, most in proviso.obligations:
+                assert proviso.env is not None
+                number = poly.terms.get((), 0)
+                key = (poly.shift(-number), proviso.env)
+                lo, hi = tightest.get(key, (least - number, most - number))
+                tightest[key] = max(lo, least - number), min(hi, most - number)
+        for found, lo, hi in self._alike(tightest):
+            condition = self._within(found, lo, hi)
+            if condition is None:
+                return None
+            out = self.launch.both(out, condition)
+        return None if out is self.launch.zero else out
+
+    def _alike(
+        self, obligations: dict[tuple[Poly, Env], tuple[int, int]]
+    ) -> list[tuple[Range, int, int]]:
+        """Obligations of copies of one computation, as one: their terms have the same strides,
+        and start from the same values."""
+        groups: dict[tuple[object, ...], tuple[list[Term], Poly, int, int]] = {}
+        for (poly, env), (lo, hi) in obligations.items():
+            form = self.decompose(poly, env)
+            terms = sorted(form.terms, key=lambda t: (sorted(t.factor.terms), id(t.range.lo)))
+            key = (tuple((t.factor, t.range.lo) for t in terms), form.rest)
+            known = groups.get(key)
+            if known is None:
+                groups[key] = terms, form.rest, lo, hi
+                continue
+            joined = [
+                Term(a.factor, a.part, 0, self.hull([a.range, b.range]))
+                for a, b in zip(known[0], terms, strict=True)
+            ]
+            groups[key] = joined, form.rest, max(known[2], lo), min(known[3], hi)
+        return [(self._sum(terms, rest), lo, hi) for terms, rest, lo, hi in groups.values()]
+
+    def can_hold(self, provisos: frozenset[Proviso]) -> bool:
+        """False when the provisos fail whatever the launch."""
+        return self._closure(provisos) is not None
+
+    def _closure(self, provisos: frozenset[Proviso]) -> list[Proviso] | None:
+        """The provisos and all that they rest on; None when one of them cannot hold."""
+        seen = dict.fromkeys(provisos)
         work = list(provisos)
         while work:
             proviso = work.pop()
-            found = self._check(proviso)
-            if found is None:
+            if not self._check(proviso):
                 return None
-            for condition in found:
-                if not condition.is_const:
-                    out[condition] = None
             for need in self._check_needs[proviso]:
                 if need not in seen:
-                    seen.add(need)
+                    seen[need] = None
                     work.append(need)
-        return list(out)
+        return list(seen)
 
 
 def _multiple(varying: dict[Monomial, Poly], key: Poly) -> Poly | None:
@@ -438,6 +569,26 @@ def _multiple(varying: dict[Monomial, Poly], key: Poly) -> Poly | None:
 
 def _is_natural(value: Expr | None) -> bool:
     return value is not None and value.lo is not None and value.lo >= 0
+
+
+_LAUNCH_ATOMS = frozenset(("grid", "block", "cluster"))
+
+
+def _by_stride(varying: dict[Monomial, Poly]) -> list[tuple[Poly, Poly]]:
+    """(factor, part) for terms that have their parameters in common: `4*ld*(ty + 16*by)`."""
+    groups: dict[Monomial, Poly] = {}
+    for monomial, coefficient in varying.items():
+        for uniform, number in coefficient.terms.items():
+            stride = tuple(a for a in uniform if a.kind not in _LAUNCH_ATOMS)
+            launch = tuple(a for a in uniform if a.kind in _LAUNCH_ATOMS)
+            inner = Poly({tuple(sorted(monomial + launch)): number})
+            groups[stride] = groups.get(stride, Poly({})) + inner
+    out = []
+    for stride, part in groups.items():
+        content = part.content()
+        if content:
+            out.append((Poly({stride: content}), part.divide_exactly(content)))
+    return out
 
 
 def _sign(poly: Poly) -> int:

@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a group of touches covers every byte between its ends."""
+"""Whether a family of touches covers every byte between its ends."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-if TYPE_CHECKING:
-    from tessera.analysis.pointers import Target
-    from tessera.analysis.ranges import Group
+from tessera.analysis.environment import Proviso
+from tessera.analysis.families import Family
+from tessera.analysis.launch import Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Every byte is touched, if the launch meets `condition` and the provisos hold."""
+
+    condition: Expr
+    provisos: frozenset[Proviso]
 
 
 class Coverage:
-    def is_whole(self, group: Group, target: Target) -> bool:
-        return False
+    def of(self, family: Family) -> Whole | None:
+        return None

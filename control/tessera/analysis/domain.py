@@ -52,6 +52,7 @@ class Domain:
     def __init__(self) -> None:
         self._interned: dict[tuple[Any, ...], Atom] = {}
         self._count = 0
+        self._positive: dict[Poly, frozenset[Obligation]] = {}  # divisors, by their primitive part
 
     # Atoms
 
@@ -205,10 +206,11 @@ class Domain:
                 obligations |= {(a.poly, 0, INT64_MAX)}
             quotient = self.quotient(Value(a.poly, obligations), divisor)
             return quotient, Value(self.remainder(a.poly, divisor), quotient.obligations)
-        if not b.poly.uniform:
+        if b.poly.constant is not None:
             return None
         if b_bound[0] is None or b_bound[0] < 1:
             obligations |= {(b.poly, 1, INT64_MAX)}
+            self._note_positive(b.poly)
         if a_bound[0] is None or a_bound[0] < 0:
             obligations |= {(a.poly, 0, INT64_MAX)}
         quotient_atom = self.derived("quot", (a.poly, b.poly), (0, a_bound[1]))
@@ -217,6 +219,63 @@ class Domain:
         return Value(of_atom(quotient_atom), obligations), Value(
             of_atom(remainder_atom), obligations
         )
+
+    def without_remainders(self, poly: Poly) -> Poly:
+        """`x - x mod d` as `d * floor(x / d)`, wherever it stands."""
+        for monomial, coefficient in poly.terms.items():
+            if len(monomial) != 1 or monomial[0].kind != "rem":
+                continue
+            numerator, divisor = monomial[0].args
+            if not isinstance(divisor, int):
+                continue
+            whole = numerator.scale(-coefficient)
+            if all(poly.terms.get(m) == c for m, c in whole.terms.items()):
+                rest = poly - whole - Poly({monomial: coefficient})
+                quotient = self.quotient(Value(numerator), divisor).poly
+                return self.without_remainders(rest + quotient.scale(-coefficient * divisor))
+        return poly
+
+    def _note_positive(self, poly: Poly) -> None:
+        if poly.uniform:
+            key = poly.divide_exactly(poly.content())
+            self._positive.setdefault(key, frozenset({(poly, 1, INT64_MAX)}))
+
+    def positive_part(self, factor: Poly) -> tuple[int, frozenset[Obligation]] | None:
+        """The sign of a uniform factor that is a multiple of some divisor, which was obliged to be
+        positive; and that obligation."""
+        if not factor.terms:
+            return None
+        primitive = factor.divide_exactly(factor.content())
+        for sign, key in ((1, primitive), (-1, -primitive)):
+            if key in self._positive:
+                return sign, self._positive[key]
+        return None
+
+    def with_remainders(self, poly: Poly) -> Poly:
+        """`x - d * floor(x / d)` as `x mod d`, wherever it stands."""
+        for monomial, coefficient in poly.terms.items():
+            for atom in monomial:
+                if atom.kind != "quot":
+                    continue
+                numerator, divisor = atom.args
+                times = constant(divisor) if isinstance(divisor, int) else divisor
+                product = times.times(of_atom(atom))
+                share = product.terms.get(monomial) if product is not None else None
+                if product is None or not share or coefficient % share:
+                    continue
+                number = -(coefficient // share)
+                whole = (numerator - product).scale(number)
+                if all(poly.terms.get(m) == c for m, c in whole.terms.items()):
+                    rest = self.with_remainders(poly - whole)
+                    return rest + self._remainder_atom(numerator, divisor).scale(number)
+        return poly
+
+    def _remainder_atom(self, numerator: Poly, divisor: int | Poly) -> Poly:
+        if isinstance(divisor, int):
+            return self.remainder(numerator, divisor)
+        hi = divisor.bound()[1]
+        bound = (0, None if hi is None else hi - 1)
+        return of_atom(self.derived("rem", (numerator, divisor), bound))
 
     # Bits
 

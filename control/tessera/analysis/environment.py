@@ -17,7 +17,7 @@ from tessera.analysis.domain import NONE, Obligation
 from tessera.analysis.flow import Edge
 from tessera.analysis.launch import Expr
 from tessera.analysis.polynomial import Poly
-from tessera.analysis.predicates import Pred, facts
+from tessera.analysis.predicates import Pred, facts, fold
 
 if TYPE_CHECKING:
     from tessera.analysis.registers import Registers
@@ -91,19 +91,43 @@ class Env:
         return self._facts
 
     def _learn(self, pred: Pred) -> None:
+        pred, support = self._narrowed(pred)
         learnt = facts(pred)
         self.complete = self.complete and learnt.complete
         assert self._facts is not None
         for leaf in learnt.leaves:
             assert leaf.poly is not None
-            proviso = Proviso(leaf.obligations, self.parent)
+            proviso = Proviso(leaf.obligations, self.parent, needs=support)
             if leaf.kind == "ne":
                 own = frozenset(o for o in leaf.obligations if o[0] != leaf.poly)
-                self._learn_nonzero(leaf.poly, Proviso(own, self.parent))
+                self._learn_nonzero(leaf.poly, Proviso(own, self.parent, needs=support))
                 continue
             self._facts.append(Fact(leaf.poly, proviso))
             if leaf.kind == "eq":
                 self._facts.append(Fact(-leaf.poly, proviso))
+
+    def _narrowed(self, pred: Pred) -> tuple[Pred, frozenset[Proviso]]:
+        """A disjunction without the parts that cannot be true here."""
+        if pred.kind != "or":
+            return pred, frozenset()
+        left, needs = [], set()
+        for part in pred.parts:
+            refuted = self._refutes(part)
+            if refuted is None:
+                left.append(part)
+            else:
+                needs |= refuted
+        return (left[0], frozenset(needs)) if len(left) == 1 else (pred, frozenset())
+
+    def _refutes(self, pred: Pred) -> set[Proviso] | None:
+        """What shows a leaf to be false; None when nothing does."""
+        if pred.kind != "le" or pred.poly is None:
+            return None
+        truth, obligations = fold(pred)
+        if truth is False:
+            return {Proviso(obligations, self.parent)}
+        fact = self.implies((-pred.poly).shift(1))
+        return None if fact is None else {fact.proviso, Proviso(pred.obligations, self.parent)}
 
     def _learn_nonzero(self, poly: Poly, proviso: Proviso) -> None:
         assert self._facts is not None

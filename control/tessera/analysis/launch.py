@@ -102,7 +102,7 @@ class Launch:
         self._interned: dict[tuple[object, ...], Expr] = {}
         self.zero = self.const(0)
         self.one = self.const(1)
-        self.overflow = self._make(Op.FLOOR_DIV, (self.zero, self.zero), bound=INFINITE)
+        self.overflow = self.floor_div(self.zero, self.zero)
         """Division by zero: an expression that the evaluator always finds unbounded."""
 
     def const(self, value: int) -> Expr:
@@ -115,13 +115,38 @@ class Launch:
         if a.is_const:
             a, b = b, a
         if b.is_const:
-            if a.is_const:
-                return self.const(a.value + b.value)
-            if b.value == 0:
-                return a
-            if a.op is Op.ADD and a.args[1].is_const:
-                return self.add(a.args[0], self.const(a.args[1].value + b.value))
+            return self._add_const(a, b.value)
         return self._make(Op.ADD, (a, b), bound=(_plus(a.lo, b.lo), _plus(a.hi, b.hi)))
+
+    def _add_const(self, a: Expr, number: int) -> Expr:
+        """Constants go inside products and minima, where they meet their like: 4*min(n - 1, m)
+        + 4 becomes 4*min(n, m + 1)."""
+        if number == 0:
+            return a
+        if a.is_const:
+            return self.const(a.value + number)
+        first, second = (*a.args, None, None)[:2]
+        if first is not None and second is not None:
+            if a.op is Op.MUL and second.is_const and number % second.value == 0:
+                return self.mul(self._add_const(first, number // second.value), second)
+            if a.op in (Op.MIN, Op.MAX):
+                pick = self.min if a.op is Op.MIN else self.max
+                return pick(self._add_const(first, number), self._add_const(second, number))
+            if a.op is Op.ADD and second.is_const:
+                return self._add_const(first, second.value + number)
+            if a.op is Op.ADD:
+                return self._add_to_sum(a, first, second, number)
+        b = self.const(number)
+        return self._make(Op.ADD, (a, b), bound=(_plus(a.lo, number), _plus(a.hi, number)))
+
+    def _add_to_sum(self, whole: Expr, first: Expr, second: Expr, number: int) -> Expr:
+        for x, y in ((second, first), (first, second)):
+            if x.op in (Op.MIN, Op.MAX) or (
+                x.op is Op.MUL and x.args[1].is_const and number % x.args[1].value == 0
+            ):
+                return self.add(y, self._add_const(x, number))
+        bound = (_plus(whole.lo, number), _plus(whole.hi, number))
+        return self._make(Op.ADD, (whole, self.const(number)), bound=bound)
 
     def sub(self, a: Expr, b: Expr) -> Expr:
         if b.is_const:
@@ -145,6 +170,9 @@ class Launch:
         return self._make(Op.MUL, (a, b), bound=product_bound((a.lo, a.hi), (b.lo, b.hi)))
 
     def floor_div(self, a: Expr, b: Expr) -> Expr:
+        """Precondition: `b` is not 0, or the summary is unbounded when it is."""
+        if a.is_const and a.value == 0 and not (b.is_const and b.value == 0):
+            return a
         if b.is_const and b.value > 0:
             if a.is_const:
                 return self.const(a.value // b.value)
@@ -169,28 +197,45 @@ class Launch:
         )
 
     def min(self, a: Expr, b: Expr) -> Expr:
-        if a is b or _surely_le(a, b) or (b.op is Op.MIN and a in b.args):
-            return a if b.op is not Op.MIN or a not in b.args else b
-        if _surely_le(b, a):
-            return b
-        if a.op is Op.MIN and b in a.args:
-            return a
-        if a.serial > b.serial:
-            a, b = b, a
-        return self._make(Op.MIN, (a, b), bound=(_min(a.lo, b.lo), _min_known(a.hi, b.hi)))
+        return self._extremum(Op.MIN, a, b)
 
     def max(self, a: Expr, b: Expr) -> Expr:
-        if a is b or _surely_le(b, a):
+        return self._extremum(Op.MAX, a, b)
+
+    def _extremum(self, op: Op, a: Expr, b: Expr) -> Expr:
+        if a is b:
             return a
-        if _surely_le(a, b):
-            return b
-        if a.op is Op.MAX and b in a.args:
-            return a
-        if b.op is Op.MAX and a in b.args:
-            return b
+        if surely_le(a, b):
+            return a if op is Op.MIN else b
+        if surely_le(b, a):
+            return b if op is Op.MIN else a
+        for x, y in ((a, b), (b, a)):
+            if x.op is op and y in x.args:
+                return x
+        if (shared := self._shared(op, a, b)) is not None:
+            return shared
         if a.serial > b.serial:
             a, b = b, a
-        return self._make(Op.MAX, (a, b), bound=(_max_known(a.lo, b.lo), _max(a.hi, b.hi)))
+        if op is Op.MIN:
+            return self._make(op, (a, b), bound=(_min(a.lo, b.lo), _min_known(a.hi, b.hi)))
+        return self._make(op, (a, b), bound=(_max_known(a.lo, b.lo), _max(a.hi, b.hi)))
+
+    def _shared(self, op: Op, a: Expr, b: Expr) -> Expr | None:
+        """What both sides share, outside: max(4*x, 4*y) is 4*max(x, y), and so on."""
+        if a.op is not b.op or len(a.args) != 2:
+            return None
+        (a1, a2), (b1, b2) = a.args, b.args
+        if a.op is Op.MUL and a2 is b2 and a2.is_const:
+            if a2.value > 0:
+                return self.mul(self._extremum(op, a1, b1), a2)
+            return None
+        if a.op is Op.ADD or (a.op in (Op.MIN, Op.MAX) and a.op is not op):
+            for x, p in ((a1, a2), (a2, a1)):
+                for y, q in ((b1, b2), (b2, b1)):
+                    if x is y and not x.is_const:
+                        inner = self._extremum(op, p, q)
+                        return self.add(x, inner) if a.op is Op.ADD else self._extremum(a.op, inner, x)
+        return None
 
     def shl(self, a: Expr, b: Expr) -> Expr:
         if b.is_const and 0 <= b.value <= 62:
@@ -210,8 +255,17 @@ class Launch:
         return self._make(op, (a, b), bound=bound)
 
     def less_equal(self, a: Expr, b: Expr) -> Expr:
-        if _surely_le(a, b):
+        if surely_le(a, b):
             return self.one
+        if b.is_const:
+            if a.op is Op.ADD and a.args[1].is_const:
+                return self.less_equal(a.args[0], self.const(b.value - a.args[1].value))
+            if a.op is Op.MUL and a.args[1].is_const and a.args[1].value > 0:
+                return self.less_equal(a.args[0], self.const(b.value // a.args[1].value))
+            if a.op is Op.MAX:  # both
+                return self.both(self.less_equal(a.args[0], b), self.less_equal(a.args[1], b))
+        if a.is_const and b.op is Op.MIN:
+            return self.both(self.less_equal(a, b.args[0]), self.less_equal(a, b.args[1]))
         if a.lo is not None and b.hi is not None and a.lo > b.hi:
             return self.zero
         return self._make(Op.LESS_EQUAL, (a, b), bound=BOOLEAN)
@@ -242,7 +296,19 @@ class Launch:
             return a if b.value else b
         if a is b:
             return a
+        if a.op is b.op is Op.LESS_EQUAL and a.args[0] is b.args[0]:
+            (_, x), (_, y) = a.args, b.args
+            if x.is_const and y.is_const:
+                return a if x.value <= y.value else b
         return self._make(Op.AND, (a, b), bound=BOOLEAN)
+
+    def either(self, a: Expr, b: Expr) -> Expr:
+        """Disjunction of two expressions that are 0 or 1."""
+        if a.is_const:
+            return a if a.value else b
+        if b.is_const:
+            return b if b.value else a
+        return a if a is b else self._make(Op.OR, (a, b), bound=BOOLEAN)
 
     def select(self, condition: Expr, a: Expr, b: Expr) -> Expr:
         if condition.is_const:
@@ -348,7 +414,7 @@ def _split(a: Expr) -> tuple[Expr | None, int]:
     return a, 0
 
 
-def _surely_le(a: Expr, b: Expr) -> bool:
+def surely_le(a: Expr, b: Expr) -> bool:
     if a.hi is not None and b.lo is not None and a.hi <= b.lo:
         return True
     (a_base, a_const), (b_base, b_const) = _split(a), _split(b)

@@ -36,7 +36,7 @@ from tessera.analysis.registers import Registers
 from tessera.analysis.touches import Mark, Scan, Touch
 from tessera.native.ptx import Function, Module, Space, parse
 
-RECURSION = 200_000  # of Python frames that use no C stack: values are evaluated depth first
+RECURSION = 50_000  # of Python frames that use no C stack: values are evaluated depth first
 
 
 def analyze_module(ptx_text: str | bytes) -> dict[str, KernelSummary]:

@@ -21,7 +21,7 @@ MAX_DEGREE = 5
 class Atom:
     """A quantity with static bounds. Atoms are made by `Domain`, which interns them."""
 
-    __slots__ = ("args", "homes", "kind", "lo", "hi", "loaded", "serial", "uniform")
+    __slots__ = ("args", "homes", "kind", "lo", "hi", "loaded", "required", "serial", "uniform")
 
     def __init__(self, kind: str, args: tuple[Any, ...], serial: int, bound: Bound) -> None:
         self.kind = kind
@@ -29,6 +29,7 @@ class Atom:
         self.serial = serial
         self.lo, self.hi = bound
         self.uniform = False
+        self.required = False  # thread index: the kernel fixes how many there are
         self.loaded = False  # depends on the content of memory
         self.homes: frozenset[int] = frozenset()  # blocks whose execution gives it a new value
 

@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pass 9: from touches to byte ranges per pointer.
 
-Touches that differ only by a constant offset, seen under the same conditions, are one group: an
-unrolled loop costs no more than the loop.
+A touch's address is split into its root and an offset; the offset is bounded under the facts of
+its place; what must hold of the launch for that becomes a condition of the range, without
+which it is unbounded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from tessera.analysis.bounds import UNBOUNDED, Bounds, Range
-from tessera.analysis.coverage import Coverage
-from tessera.analysis.environment import Env, Environments
+from tessera.analysis.bounds import Bounds, Range
+from tessera.analysis.coverage import Coverage, Whole
+from tessera.analysis.environment import Env, Environments, Proviso
+from tessera.analysis.families import Hull, Member, families, hull, member_of
 from tessera.analysis.launch import Expr, Launch
 from tessera.analysis.model import NO_FLAGS, Flag, Mode, Property
 from tessera.analysis.pointers import Attribution, Target
-from tessera.analysis.polynomial import Poly
+from tessera.analysis.polynomial import Atom, of_atom
 from tessera.analysis.program import Symbol
 from tessera.analysis.reasons import Reasons
 from tessera.analysis.registers import Registers
@@ -37,15 +39,7 @@ class ByteRange:
     hi: Expr | None
     index: int  # of a representative instruction
     reason: str
-
-
-@dataclass(slots=True)
-class Group:
-    """Touches of one form: the address is `form` plus one of the constants."""
-
-    touch: Touch
-    env: Env
-    spans: list[tuple[int, Poly, int]] = field(default_factory=list)  # constant, extent, index
+    provisos: frozenset[Proviso] = frozenset()
 
 
 @dataclass(slots=True)
@@ -69,6 +63,7 @@ class Ranges:
         attribution: Attribution,
         coverage: Coverage,
     ) -> None:
+        self._registers = registers
         self._environments = environments
         self._bounds = bounds
         self._launch: Launch = bounds.launch
@@ -78,25 +73,34 @@ class Ranges:
         self._out = Outcome()
 
     def run(self, touches: Iterable[Touch]) -> Outcome:
-        for group in self._groups(touches):
-            targets = self._attribution.targets(group.touch.address)
+        members: dict[tuple[Atom, Mode, bool], list[Member]] = {}
+        for touch in _distinct(touches, self._environments):
+            targets = self._attribution.targets(touch.address)
             if targets is None:
-                self._unknown(group.touch)
+                self._unknown(touch)
                 continue
             for target in targets:
-                self._place(group, target)
+                if target.root.kind != "param":
+                    self._elsewhere(target, touch)
+                    continue
+                env = self._environments.at(touch.index)
+                extent = touch.extent.constant
+                if target.carrier is target.root and extent is not None:
+                    key = (target.root, touch.mode, target.offset.loaded)
+                    member = member_of(self._bounds, touch, env, target.offset, extent)
+                    members.setdefault(key, []).append(member)
+                else:
+                    self._single(touch, env, target)
+        for (root, _, _), found in members.items():
+            hulls: dict[tuple[object, ...], Hull] = {}
+            for family in families(self._bounds, root, found):
+                one = hull(self._bounds, family)
+                key = one.key()
+                hulls[key] = hulls[key].joined(self._bounds, one) if key in hulls else one
+            for one in hulls.values():
+                self._hull(one)
+        self._out.ranges = [self._conditional(r) for r in _merged(self._out.ranges)]
         return self._out
-
-    def _groups(self, touches: Iterable[Touch]) -> list[Group]:
-        groups: dict[tuple[object, ...], Group] = {}
-        for touch in touches:
-            env = self._environments.at(touch.index)
-            number = touch.address.terms.get((), 0)
-            form = touch.address.shift(-number)
-            key = (form, touch.mode, touch.space, touch.obligations, env)
-            group = groups.setdefault(key, Group(touch, env))
-            group.spans.append((number, touch.extent, touch.index))
-        return list(groups.values())
 
     def _unknown(self, touch: Touch) -> None:
         if touch.space == "const":
@@ -107,13 +111,10 @@ class Ranges:
         reason = self._reasons.no_root(touch.address)
         self._out.properties.setdefault(Property.UNKNOWN, (touch.index, reason))
 
-    def _place(self, group: Group, target: Target) -> None:
-        root, touch = target.root, group.touch
-        if root.kind == "param":
-            self._range(group, target)
-        elif root.kind == "symbol":
-            self._variable(root.args[0], touch)
-        elif root.kind == "driver":
+    def _elsewhere(self, target: Target, touch: Touch) -> None:
+        if target.root.kind == "symbol":
+            self._variable(target.root.args[0], touch)
+        elif target.root.kind == "driver":
             self._out.properties.setdefault(
                 Property.GRID_SYNC, (touch.index, "the driver's workspace")
             )
@@ -129,68 +130,95 @@ class Ranges:
                 Property.UNKNOWN, (touch.index, "a store to a kernel parameter")
             )
 
-    def _range(self, group: Group, target: Target) -> None:
-        touch = group.touch
-        found = self._offsets(group, target)
-        conditions = self._conditions(group, found)
-        guard = self._guard(group.env)
-        flags = Flag.INDIRECT if target.offset.loaded or target.carrier.loaded else NO_FLAGS
-        line = touch.index
-        if conditions is None or found.lo is None or found.hi is None:
-            reason = self._reasons.unbounded(target, group.env, touch)
-            self._out.ranges.append(
-                ByteRange(
-                    touch.mode, flags | Flag.UNBOUNDED, target.root.args[0], guard, None, None,
-                    line, reason,
-                )
-            )  # fmt: skip
-            return
-        lo = found.lo
-        if conditions is not self._launch.one:
-            lo = self._launch.select(conditions, lo, self._launch.overflow)
-        reason = ""
-        if self._coverage.is_whole(group, target):
-            flags |= Flag.EXACT | (Flag.MUST_WRITE if touch.mode & Mode.WRITE else NO_FLAGS)
-        else:
-            reason = self._reasons.inexact(target, group.env, touch)
-        self._out.ranges.append(
-            ByteRange(touch.mode, flags, target.root.args[0], guard, lo, found.hi, line, reason)
-        )
-
-    def _offsets(self, group: Group, target: Target) -> Range:
-        """[lo, hi) of all touches of a group."""
-        touch = group.touch
-        base = touch.address.terms.get((), 0)
-        first = self._attribution.offset_range(
-            Target(target.root, target.carrier, target.offset.shift(-base)), group.env
-        )
-        if first.lo is None or first.hi is None:
-            return UNBOUNDED
-        extents = {(number, extent) for number, extent, _ in group.spans}
-        low = min(number for number, _ in extents)
-        lo = self._launch.add(first.lo, self._launch.const(low))
-        hi, provisos = None, first.provisos
-        for extent in {extent for _, extent in extents}:
-            most = max(number for number, e in extents if e == extent)
-            size = self._bounds.range(extent, group.env)
-            if size.hi is None:
-                return UNBOUNDED
-            provisos |= size.provisos
-            end = self._launch.add(first.hi, self._launch.add(size.hi, self._launch.const(most)))
-            hi = end if hi is None else self._launch.max(hi, end)
-        return Range(lo, hi, provisos)
-
-    def _conditions(self, group: Group, found: Range) -> Expr | None:
-        """What a launch must satisfy for the range to hold, as one expression."""
+    def _hull(self, one: Hull) -> None:
+        family, first = one.family, one.family.first
+        target = Target(family.root, family.root, first.touch.address - of_atom(family.root))
+        found = one.total(self._bounds)
         provisos = found.provisos
-        if group.touch.obligations:
-            provisos |= {self._bounds.claim(group.touch.obligations, group.env)}
-        conditions = self._bounds.conditions(provisos)
+        guards = []
+        for member in family.members:
+            if member.touch.obligations:
+                provisos |= {self._bounds.claim(member.touch.obligations, self._place(member.touch))}
+            guards.append(self._guard(member.env))
+        guard = guards[0] if all(g is guards[0] for g in guards) else self._any(guards)
+        whole = self._coverage.of(family) if found.lo and found.hi else None
+        self._emit(first.touch, first.env, target, Range(found.lo, found.hi, provisos), guard, whole)
+
+    def _single(self, touch: Touch, env: Env, target: Target) -> None:
+        """A touch through a choice of pointers, or of a size that is not constant."""
+        found = self._attribution.offset_range(target, env)
+        size = self._bounds.range(touch.extent, env)
+        provisos = found.provisos | size.provisos
+        if touch.obligations:
+            provisos |= {self._bounds.claim(touch.obligations, self._place(touch))}
+        hi = None
+        if found.hi is not None and size.hi is not None:
+            hi = self._launch.add(found.hi, size.hi)
+        self._emit(touch, env, target, Range(found.lo, hi, provisos), self._guard(env), None)
+
+    def _emit(
+        self,
+        touch: Touch,
+        env: Env,
+        target: Target,
+        found: Range,
+        guard: Expr | None,
+        whole: Whole | None,
+    ) -> None:
+        flags = Flag.INDIRECT if target.offset.loaded or target.carrier.loaded else NO_FLAGS
+        offset = target.root.args[0]
+        if found.lo is None or found.hi is None or not self._bounds.can_hold(found.provisos):
+            reason = self._reasons.unbounded(target, touch)
+            flags |= Flag.UNBOUNDED
+            self._out.ranges.append(
+                ByteRange(touch.mode, flags, offset, guard, None, None, touch.index, reason)
+            )
+            return
+        reason = "" if whole else self._reasons.inexact(target, touch)
+        plain = ByteRange(
+            touch.mode, flags, offset, guard, found.lo, found.hi, touch.index, reason,
+            found.provisos,
+        )  # fmt: skip
+        sure = self._launch.zero if whole is None else self._certainty(whole)
+        if sure is not self._launch.zero:
+            exact = flags | Flag.EXACT | (Flag.MUST_WRITE if touch.mode & Mode.WRITE else NO_FLAGS)
+            both = self._and(guard, sure)
+            self._out.ranges.append(replace(plain, flags=exact, guard=both, reason=""))
+        if sure is not self._launch.one:
+            self._out.ranges.append(
+                replace(plain, guard=self._and(guard, self._launch.negate(sure)))
+            )
+
+    def _certainty(self, whole: Whole) -> Expr:
+        """1 when a launch surely touches every byte."""
+        sure = self._bounds.conditions(whole.provisos)
+        return self._launch.zero if sure is None else self._launch.both(sure, whole.condition)
+
+    def _conditional(self, r: ByteRange) -> ByteRange:
+        """The range with an end that is unbounded unless its provisos hold."""
+        if r.lo is None:
+            return r
+        conditions = self._bounds.conditions(r.provisos)
         if conditions is None:
-            return None
-        out = self._launch.one
-        for condition in conditions:
-            out = self._launch.both(out, condition)
+            flags = (r.flags | Flag.UNBOUNDED) & ~(Flag.EXACT | Flag.MUST_WRITE)
+            reason = r.reason or "the index arithmetic may wrap around"
+            return replace(r, flags=flags, lo=None, hi=None, reason=reason)
+        return replace(r, lo=self._launch.select(conditions, r.lo, self._launch.overflow))
+
+    def _place(self, touch: Touch) -> Env:
+        """Where the address was computed: the touch's own predicate does not count."""
+        return self._environments.at_node(self._registers.reaching.node_of[touch.index])
+
+    def _and(self, a: Expr | None, b: Expr) -> Expr | None:
+        both = b if a is None else self._launch.both(a, b)
+        return None if both is self._launch.one else both
+
+    def _any(self, guards: list[Expr | None]) -> Expr | None:
+        out = self._launch.zero
+        for guard in guards:
+            if guard is None:
+                return None
+            out = self._launch.either(out, guard)
         return out
 
     def _guard(self, env: Env) -> Expr | None:
@@ -198,13 +226,31 @@ class Ranges:
         launch = self._launch
         out = launch.one
         for fact in env.uniform_facts():
-            conditions = self._bounds.conditions(frozenset([fact.proviso]))
-            if conditions is None:
+            reliable = self._bounds.conditions(frozenset([fact.proviso]))
+            if reliable is None:
                 continue
             slack = fact.slack or launch.zero
             holds = launch.less_equal(self._bounds.lower(fact.poly), slack)
-            reliable = launch.one
-            for condition in conditions:
-                reliable = launch.both(reliable, condition)
             out = launch.both(out, launch.select(reliable, holds, launch.one))
         return None if out is launch.one else out
+
+
+def _merged(ranges: list[ByteRange]) -> list[ByteRange]:
+    """Ranges with the same ends and the same meaning, as one that rests on all their provisos."""
+    out: dict[tuple[object, ...], ByteRange] = {}
+    for r in ranges:
+        key = (r.mode, r.flags, r.parameter_offset, r.guard, r.lo, r.hi)
+        known = out.get(key)
+        out[key] = r if known is None else replace(known, provisos=known.provisos | r.provisos)
+    return list(out.values())
+
+
+def _distinct(touches: Iterable[Touch], environments: Environments) -> Iterable[Touch]:
+    """Touches that are the same for the ranges, once."""
+    seen: set[tuple[object, ...]] = set()
+    for touch in touches:
+        env = environments.at(touch.index)
+        key = (touch.address, touch.extent, touch.mode, touch.space, touch.obligations, env)
+        if key not in seen:
+            seen.add(key)
+            yield touch

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from tessera.analysis.environment import Env
 from tessera.analysis.pointers import Target
 from tessera.analysis.polynomial import Atom, Poly
 from tessera.analysis.registers import Registers
@@ -30,7 +29,7 @@ class Reasons:
                 return f"the address comes from {self.instruction(i)}"
         return "the address is based on no single pointer parameter"
 
-    def unbounded(self, target: Target, env: Env, touch: Touch) -> str:
+    def unbounded(self, target: Target, touch: Touch) -> str:
         atoms = self._all_atoms(target.offset)
         if target.carrier is not target.root:
             atoms += self._all_atoms_of(target.carrier)
@@ -45,7 +44,7 @@ class Reasons:
                 return f"the loop at {self._block(atom)} has no bound that could be derived"
         return "the index arithmetic may wrap around"
 
-    def inexact(self, target: Target, env: Env, touch: Touch) -> str:
+    def inexact(self, target: Target, touch: Touch) -> str:
         for atom in self._all_atoms(target.offset):
             if atom.loaded and (index := self._index(atom)) is not None:
                 return f"the index depends on {self.instruction(index)}"

@@ -258,7 +258,10 @@ class Registers:
         match name:
             case "%tid":
                 bound = (0, (required or limit) - 1)
-                return self._leaf("tid", axis, bound) if bound[1] else ZERO
+                index = self._leaf("tid", axis, bound)
+                for atom in index.atoms:
+                    atom.required = required > 0
+                return index if bound[1] else ZERO
             case "%ntid":
                 if required:
                     return constant(required)

@@ -103,7 +103,8 @@ def _add(r: Registers, index: int, ins: Instruction, slot: int) -> Value | None:
         return None
     a, b = r.operand(index, ins.operands[1]), r.operand(index, ins.operands[2])
     poly = a.poly + b.poly if ins.opcode == "add" else a.poly - b.poly
-    return Value(_reduce(poly, bits), a.obligations | b.obligations)
+    poly = r.domain.with_remainders(r.domain.without_remainders(_reduce(poly, bits)))
+    return Value(poly, a.obligations | b.obligations)
 
 
 def _mul(r: Registers, index: int, ins: Instruction, slot: int) -> Value | None:
@@ -112,7 +113,8 @@ def _mul(r: Registers, index: int, ins: Instruction, slot: int) -> Value | None:
         return product
     c = r.operand(index, ins.operands[3])
     bits = (_integer(ins) or 0) * (2 if "wide" in ins.modifiers else 1)
-    return Value(_reduce(product.poly + c.poly, bits), product.obligations | c.obligations)
+    poly = r.domain.with_remainders(_reduce(product.poly + c.poly, bits))
+    return Value(poly, product.obligations | c.obligations)
 
 
 def product_of(r: Registers, index: int, ins: Instruction) -> Value | None:

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Touches that are copies of one another, as unrolling and tiling make them, taken as one.
+
+Members of a family have the same strides and the same varying parts, and differ by shifts. A
+family is cut where it has gaps wider than what one member surely covers, so that its
+interval claims little that its members do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import gcd
+
+from tessera.analysis.bounds import Bounds, Range, Term
+from tessera.analysis.environment import Env
+from tessera.analysis.launch import Expr
+from tessera.analysis.polynomial import ONE, Atom, Poly
+from tessera.analysis.touches import Touch
+
+
+@dataclass(slots=True)
+class Member:
+    """One touch relative to a root: `sum(terms) + rest + number`, for `extent` bytes."""
+
+    touch: Touch
+    env: Env
+    terms: list[Term]
+    rest: Poly  # uniform, without its constant
+    number: int
+    extent: int
+
+
+@dataclass(slots=True)
+class Family:
+    """Members in the order of the code."""
+
+    root: Atom
+    members: list[Member] = field(default_factory=list)
+
+    @property
+    def first(self) -> Member:
+        return self.members[0]
+
+
+def member_of(bounds: Bounds, touch: Touch, env: Env, offset: Poly, extent: int) -> Member:
+    form = bounds.decompose(offset, env)
+    number = form.rest.terms.get((), 0)
+    return Member(touch, env, list(form.terms), form.rest.shift(-number), number, extent)
+
+
+def families(bounds: Bounds, root: Atom, members: list[Member]) -> Iterator[Family]:
+    """Members of one root and direction, put together where that loses nothing."""
+    _align(bounds, members)
+    groups: dict[tuple[object, ...], Family] = {}
+    for member in members:
+        shape = frozenset((term.factor, term.part) for term in member.terms)
+        bounded = all(t.range.lo is not None and t.range.hi is not None for t in member.terms)
+        key = (shape, len(member.terms), member.rest, bounded)
+        groups.setdefault(key, Family(root)).members.append(member)
+    for family in groups.values():
+        yield from _cut(family)
+
+
+def _align(bounds: Bounds, members: list[Member]) -> None:
+    """Write equal strides as equal factors, and the rest's share of a stride as a shift: row
+    `4*k + 1` of a matrix is row `4*k`, shifted by one."""
+    common: dict[Poly, int] = {}
+    for member in members:
+        for term in member.terms:
+            if term.factor.constant is None:
+                unit, size = _unit(term.factor)
+                share = _share(member.rest, unit)
+                common[unit] = gcd(common.get(unit, 0), size, share)
+    for member in members:
+        terms = []
+        for term in sorted(member.terms, key=lambda t: -(t.factor.constant or 0)):
+            if term.factor.constant is None:
+                unit, size = _unit(term.factor)
+                whole = common[unit]
+                shift = _share(member.rest, unit) // whole
+                member.rest = member.rest - unit.scale(shift * whole)
+                finer = bounds.finer(term, unit.scale(whole), size // whole)
+            else:
+                finer, whole = term, term.factor.constant
+                shift = member.number // whole if whole > 0 else 0
+                member.number -= shift * whole
+            terms.append(bounds.shifted(finer, shift))
+        member.terms = terms
+
+
+def _unit(factor: Poly) -> tuple[Poly, int]:
+    """A factor as a primitive polynomial with a positive lead, and a whole number."""
+    content = factor.content()
+    if factor.terms[max(factor.terms)] < 0:
+        content = -content
+    return factor.divide_exactly(content), content
+
+
+def _share(rest: Poly, unit: Poly) -> int:
+    """How often a rest contains a unit, by its leading term."""
+    lead = max(unit.terms)
+    return rest.terms.get(lead, 0) // unit.terms[lead]
+
+
+def _cut(family: Family) -> list[Family]:
+    """Cut along each term, and along the bytes, wherever there is a gap."""
+    parts = [family]
+    for term in family.first.terms:
+        parts = [piece for part in parts for piece in _cut_along(part, term)]
+    return [piece for part in parts for piece in _cut_bytes(part)]
+
+
+def _cut_along(family: Family, term: Term) -> list[Family]:
+    shifts = {id(m): _term(m, term).shift for m in family.members}
+    return _runs(family, shifts, _least_width(term.part))
+
+
+def _cut_bytes(family: Family) -> list[Family]:
+    numbers = {id(m): m.number for m in family.members}
+    return _runs(family, numbers, min(m.extent for m in family.members))
+
+
+def _runs(family: Family, places: dict[int, int], width: int) -> list[Family]:
+    ordered = sorted(family.members, key=lambda m: places[id(m)])
+    out: list[Family] = []
+    last: int | None = None
+    for member in ordered:
+        here = places[id(member)]
+        if last is None or here - last > width:
+            out.append(Family(family.root))
+        out[-1].members.append(member)
+        last = here
+    for part in out:
+        part.members.sort(key=lambda m: m.touch.index)
+    return out
+
+
+def _least_width(part: Poly) -> int:
+    """How far a varying part surely reaches: the widest spread that is statically known."""
+    width = 0
+    for monomial, coefficient in part.terms.items():
+        if len(monomial) == 1 and is_full(monomial[0]):
+            width += abs(coefficient) * ((monomial[0].hi or 0) - (monomial[0].lo or 0))
+    return width + 1
+
+
+def is_full(atom: Atom) -> bool:
+    """Whether an atom takes both of its static ends in every launch: a thread index whose count
+    the kernel requires, or bits of one."""
+    if atom.kind == "tid":
+        return bool(atom.required)
+    if atom.kind in ("rem", "quot") and isinstance(atom.args[1], int):
+        inner = atom.args[0].single
+        if inner is None or not is_full(inner) or inner.hi is None:
+            return False
+        count = inner.hi + 1
+        return count % atom.args[1] == 0
+    return False
+
+
+def _term(member: Member, like: Term) -> Term:
+    return next(t for t in member.terms if t.factor == like.factor and t.part == like.part)
+
+
+@dataclass(slots=True)
+class Hull:
+    """The interval of one or more families, term by term."""
+
+    family: Family
+    terms: list[tuple[Poly, Range]]
+    rest: Poly
+    lo: int
+    hi: int
+
+    def key(self) -> tuple[object, ...]:
+        """Hulls with equal keys start at the same byte and have the same strides: their union is
+        an interval of the same kind."""
+        ends = tuple((unit, id(found.lo)) for unit, found in self.terms)
+        return ends, self.rest, self.lo
+
+    def total(self, bounds: Bounds) -> Range:
+        launch = bounds.launch
+        rest = bounds.lower(self.rest)
+        total = Range(
+            launch.add(rest, launch.const(self.lo)), launch.add(rest, launch.const(self.hi))
+        )
+        for factor, found in self.terms:
+            total = bounds.plus(total, bounds.scaled(Term(factor, ONE, 0, found)))
+        return total
+
+    def joined(self, bounds: Bounds, other: Hull) -> Hull:
+        """The hull of both; their keys are equal."""
+        terms = [
+            (factor, bounds.hull(_distinct([mine, theirs])))
+            for (factor, mine), (_, theirs) in zip(self.terms, other.terms, strict=True)
+        ]
+        members = self.family.members + other.family.members
+        family = Family(self.family.root, sorted(members, key=lambda m: m.touch.index))
+        return Hull(family, terms, self.rest, self.lo, max(self.hi, other.hi))
+
+
+def hull(bounds: Bounds, family: Family) -> Hull:
+    """Bytes [lo, hi) of all members."""
+    terms = []
+    for term in family.first.terms:
+        ranges = [_term(m, term).range for m in family.members]
+        terms.append((term.factor, bounds.hull(_distinct(ranges))))
+    terms.sort(key=lambda item: (sorted(item[0].terms), tuple(item[0].terms.values())))
+    lo = min(m.number for m in family.members)
+    hi = max(m.number + m.extent for m in family.members)
+    return Hull(family, terms, family.first.rest, lo, hi)
+
+
+def _distinct(ranges: list[Range]) -> list[Range]:
+    seen: dict[tuple[Expr | None, Expr | None], Range] = {}
+    for found in ranges:
+        key = (found.lo, found.hi)
+        known = seen.get(key)
+        seen[key] = found if known is None else known.relying_on(found.provisos)
+    return list(seen.values())
