@@ -29,6 +29,7 @@ Context& context_or_current(CUcontext ctx) {
 
 void synchronize(Context& context) {
   context.check_alive();
+  check_context_not_capturing(context);
   check_capture_allows_unsafe_call();
   context.synchronize();
   context.device().check_fault();

@@ -27,15 +27,16 @@ int max_dynamic_shared(const KernelInfo& info, const FunctionSettings& settings)
   return set >= 0 ? set : std::max(kDefaultShared - static_cast<int>(info.static_shared_bytes), 0);
 }
 
-int read_attribute(const KernelInfo& info, const FunctionSettings& settings, const Device& device,
+int read_attribute(const KernelFacts& facts, const FunctionSettings& settings, const Device& device,
                    CUfunction_attribute attribute) {
+  const KernelInfo& info = facts.info;
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: return static_cast<int>(info.max_threads_per_block);
     case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: return static_cast<int>(info.static_shared_bytes);
-    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: return 0;
+    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: return static_cast<int>(facts.code.constant_bytes());
     case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: return static_cast<int>(info.local_bytes);
     case CU_FUNC_ATTRIBUTE_NUM_REGS: return static_cast<int>(info.registers);
-    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION: return static_cast<int>(facts.code.ptx_architecture());
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION: return static_cast<int>(device.model().compute_capability());
     case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA: return 0;
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: return max_dynamic_shared(info, settings);
@@ -95,7 +96,7 @@ CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfu
   return api([&] {
     Function& function = function_of(hfunc);
     require(pi != nullptr);
-    *pi = read_attribute(function.info(), function.settings, function.module().context().device(), attrib);
+    *pi = read_attribute(function.facts(), function.settings, function.module().context().device(), attrib);
   });
 }
 
@@ -158,7 +159,7 @@ CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel ker
     LibraryKernel& wanted = from_handle<LibraryKernel>(kernel);
     Device& device = kernel_device(dev);
     require(pi != nullptr);
-    *pi = read_attribute(wanted.library().info_on(device, wanted), wanted.settings_on(device.index()), device, attrib);
+    *pi = read_attribute(wanted.library().facts_on(device, wanted), wanted.settings_on(device.index()), device, attrib);
   });
 }
 
@@ -167,7 +168,7 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel ker
     LibraryKernel& wanted = from_handle<LibraryKernel>(kernel);
     Device& device = kernel_device(dev);
     FunctionSettings& settings = wanted.settings_on(device.index());
-    write_attribute(wanted.library().info_on(device, wanted), settings, device, attrib, val);
+    write_attribute(wanted.library().facts_on(device, wanted).info, settings, device, attrib, val);
     wanted.library().apply_settings(wanted, device);
   });
 }
@@ -184,7 +185,7 @@ CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramO
     LibraryKernel& wanted = from_handle<LibraryKernel>(kernel);
     const Context* context = thread_state().current_or_null();
     Device& device = context != nullptr ? context->device() : device_of(0);
-    parameter_info(wanted.library().info_on(device, wanted), paramIndex, paramOffset, paramSize);
+    parameter_info(wanted.library().facts_on(device, wanted).info, paramIndex, paramOffset, paramSize);
   });
 }
 

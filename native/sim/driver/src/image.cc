@@ -160,6 +160,22 @@ CUresult nothing_to_run(const Image& image, uint32_t compute_capability, std::st
 
 }  // namespace
 
+uint32_t Code::ptx_architecture() const {
+  uint32_t newest = 0;
+  for (const auto& part : parts) newest = std::max(newest, ptx::target_architecture(part->target));
+  return newest;
+}
+
+uint64_t Code::constant_bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& part : parts) {
+    for (const ptx::Variable& variable : part->variables) {
+      if (variable.space == ptx::Space::kConst) bytes += variable.size();
+    }
+  }
+  return bytes;
+}
+
 Image read_image_memory(const void* data) {
   const char* text = static_cast<const char*>(data);
   if (std::strncmp(text, kContainerMagic.data(), kContainerMagic.size()) == 0) {

@@ -37,6 +37,8 @@ std::string link_container(const std::vector<std::string>& texts);
 
 struct Code {
   std::vector<std::unique_ptr<ptx::Module>> parts;
+  uint32_t ptx_architecture() const;  // of the newest part: 80
+  uint64_t constant_bytes() const;    // of the program's own .const variables
 };
 
 /// Chooses and parses what `compute_capability` can run. On failure the reason is

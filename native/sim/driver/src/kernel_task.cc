@@ -58,7 +58,11 @@ KernelTask::KernelTask(Function& launched, CUfunction given, const LaunchShape& 
       function(launched),
       handle(given),
       shape(launch_shape),
-      parameters(std::move(bytes)) {}
+      parameters(std::move(bytes)) {
+  for (const uint32_t offset : function.info().parameter_offsets) {
+    argument_pointers.push_back(const_cast<uint8_t*>(parameters.data()) + offset);
+  }
+}
 
 VirtualTime KernelTask::run(Execution& execution) const {
   const RunningScope scope;

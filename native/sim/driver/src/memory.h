@@ -52,6 +52,7 @@ struct Memory {
   Ref<PhysicalMemory> physical;
   uint64_t physical_offset = 0;
   std::atomic<bool> synchronous_operations{false};  // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+  std::atomic<bool> graph_owned{false};             // of a graph's allocation node: frees leave it to the graph
   std::atomic<bool> freeing{false};                 // a cuMemFreeAsync is under way
 
   uint64_t end() const { return begin + size; }

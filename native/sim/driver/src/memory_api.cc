@@ -140,6 +140,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
         release_memory(memory);
         return;
       case MemoryKind::kPool:
+        if (memory->graph_owned) return;
         require(!memory->freeing.exchange(true));
         memory->pool->device().check_fault();
         if (memory->pool->device().primary().alive()) memory->pool->device().primary().synchronize();

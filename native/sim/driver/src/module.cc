@@ -94,6 +94,8 @@ void FunctionSettings::copy_from(const FunctionSettings& other) {
   for (int i = 0; i < 3; ++i) required_cluster[i].store(other.required_cluster[i].load());
 }
 
+KernelFacts Function::facts() const { return {info(), module_.code()}; }
+
 Module::Module(Context& context)
     : Object(kTag), context_(Ref<Context>::share(&context)), generation_(context.generation()) {}
 
@@ -229,7 +231,7 @@ Module& Library::module_in(Context& context) {
   return *loaded_.back().module;
 }
 
-const KernelInfo& Library::info_on(Device& device, const LibraryKernel& kernel) {
+KernelFacts Library::facts_on(Device& device, const LibraryKernel& kernel) {
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Bare>& bare = bare_[device.index()];
   if (!bare) {
@@ -242,7 +244,7 @@ const KernelInfo& Library::info_on(Device& device, const LibraryKernel& kernel) 
   }
   const Kernel* found = bare->program->find_kernel(kernel.name());
   require(found != nullptr, CUDA_ERROR_NOT_FOUND);
-  return found->info();
+  return {found->info(), bare->code};
 }
 
 void Library::apply_settings(LibraryKernel& kernel, const Device& device) {

@@ -23,6 +23,12 @@ namespace tessera::sim {
 class Module;
 class Library;
 
+/// What a kernel is, on one device.
+struct KernelFacts {
+  const KernelInfo& info;
+  const Code& code;
+};
+
 /// Attributes that a program may set on a function or kernel.
 struct FunctionSettings {
   std::atomic<int> max_dynamic_shared{-1};  // -1: 48 KiB less the static part
@@ -40,6 +46,7 @@ class Function : public Object {
   Module& module() const { return module_; }
   const Kernel& kernel() const { return kernel_; }
   const KernelInfo& info() const { return kernel_.info(); }
+  KernelFacts facts() const;
   FunctionSettings settings;
 
  private:
@@ -63,6 +70,7 @@ class Module : public Object {
   Function* find_function(std::string_view name) const;
   const std::vector<Function*>& functions() const { return in_order_; }
   const ModuleGlobal* find_global(std::string_view name) const;
+  const Code& code() const { return code_; }
   bool is_managed(std::string_view name) const { return managed_.find(name) != managed_.end(); }
 
   Library* library = nullptr;  // set where it is a library's module
@@ -121,7 +129,7 @@ class Library : public Object {
   /// Carries a kernel's settings on a device over to its functions there.
   void apply_settings(LibraryKernel& kernel, const Device& device);
   /// What a kernel is on a device, without a context.
-  const KernelInfo& info_on(Device& device, const LibraryKernel& kernel);
+  KernelFacts facts_on(Device& device, const LibraryKernel& kernel);
 
  private:
   struct Loaded {

@@ -22,6 +22,7 @@ struct Execution {
   Stream& stream;
   Context& context;
   Device& device;
+  VirtualTime start = 0;
   CUresult fault = CUDA_SUCCESS;  // out: makes the device unusable, as on hardware
   bool ends_now = false;          // out: it waited for something in real time
 };
@@ -59,9 +60,8 @@ class Op {
     sim_clock().observe(end_);
   }
 
- private:
-  friend class Stream;
-  void finish(VirtualTime end) {
+  /// For whoever runs it: a stream, or a graph for the events that it records.
+  void complete(VirtualTime end) {
     end_ = end;
     task_.reset();
     dependencies_.clear();
@@ -69,6 +69,8 @@ class Op {
     done_.notify_all();
   }
 
+ private:
+  friend class Stream;
   std::atomic<uint32_t> references_{1};
   std::atomic<uint32_t> done_{0};
   VirtualTime end_ = 0;

@@ -2,9 +2,9 @@
 #include "pool.h"
 
 #include "api.h"
+#include "capture.h"
 #include "copy.h"
 #include "device.h"
-#include "graph.h"
 #include "report.h"
 #include "submit.h"
 #include "thread_state.h"
@@ -27,8 +27,9 @@ CUdeviceptr allocate(Pool& pool, size_t size, CUstream handle) {
 void free_in_order(CUdeviceptr pointer, CUstream handle) {
   Stream& stream = stream_of(handle);
   if (pointer == 0) return;
+  if (stream_is_capturing(stream)) return capture_free(stream, pointer);
   const MemoryPtr memory = address_map().find_start(pointer);
-  if (memory != nullptr && stream_is_capturing(stream)) return capture_free(stream, memory);
+  if (memory != nullptr && memory->graph_owned) return;
   const bool ordered = memory != nullptr && (memory->kind == MemoryKind::kPool || memory->kind == MemoryKind::kDevice);
   require(ordered && !memory->freeing.exchange(true));
   const Ref<Op> op = submit(stream, std::make_shared<FreeTask>(memory));

@@ -110,7 +110,7 @@ void Stream::execute(Op& op) {
     dependency->wait();
     start = std::max(start, dependency->end());
   }
-  Execution execution{*this, *context_, context_->device()};
+  Execution execution{*this, *context_, context_->device(), start};
   VirtualTime end = start;
   if (execution.device.fault() == CUDA_SUCCESS || op.task_->runs_after_fault()) {
     try {
@@ -125,7 +125,7 @@ void Stream::execute(Op& op) {
   }
   time_ = end;
   sim_clock().pace(end);
-  op.finish(end);
+  op.complete(end);
 }
 
 Ref<Op> Stream::last() const {

@@ -20,6 +20,8 @@ void wait_event(Stream& stream, const Event& event, unsigned flags);
 void check_capture_allows_unsafe_call();
 /// Fails where `stream` is capturing (synchronization, queries, what cannot be captured); invalidates that capture.
 void check_not_capturing(Stream& stream);
+/// Fails where some stream of the context is capturing; invalidates those captures.
+void check_context_not_capturing(const Context& context);
 /// Fails where the legacy stream would have to wait for a capturing blocking stream of the context.
 void check_legacy_allowed(Stream& stream);
 /// Fails with CUDA_ERROR_CAPTURED_EVENT where the event was last recorded in a capture.

@@ -29,6 +29,7 @@ class KernelTask final : public Task {
   const LaunchShape shape;
   const std::vector<uint8_t> parameters;
   std::vector<CUlaunchAttribute> attributes;  // for graph queries
+  std::vector<void*> argument_pointers;       // into `parameters`, one for each
 };
 
 /// One side of a copy: rows of `width` bytes, `pitch` apart, in slices `slice` apart.
