@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import tessera.native
-from tessera.native import NativeError, cdef_text, library_path, ptx
+from tessera.native import NativeError, cdef_text, image, library_path, ptx, ptx_binding
 
 TEXT = """.version 8.7
 .target sm_90a
@@ -121,7 +122,7 @@ def test_blocks(kernel: ptx.Function) -> None:
 
 def test_numbers_are_those_of_the_library() -> None:
     """The enumerations are written twice; this is what keeps them the same."""
-    ffi, library = ptx._ffi(), ptx._library()
+    ffi, library = ptx_binding.ffi(), ptx_binding.library()
 
     def names(ask: object, count: int) -> list[str]:
         pointers = [ask(number) for number in range(count)]  # type: ignore[operator]
@@ -166,18 +167,30 @@ def test_bad_text_is_an_error_not_an_exception(text: str | bytes) -> None:
 
 
 def test_image_of_text() -> None:
-    image = ptx.open_image(TEXT.encode() + b"\0")
-    assert image.kind is ptx.ImageKind.PTX
-    (entry,) = image.entries
-    assert (entry.kind, entry.architecture) == (ptx.EntryKind.PTX, 90)
+    opened = image.open_image(TEXT.encode() + b"\0")
+    assert opened.kind is image.ImageKind.PTX
+    (entry,) = opened.entries
+    assert (entry.kind, entry.architecture) == (image.EntryKind.PTX, 90)
     assert entry.read() == entry.read() == TEXT.encode()
+
+
+@pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
+def test_images_in_reference_cycles(
+    wrap: Callable[[bytes], bytes | bytearray | memoryview],
+) -> None:
+    """A view of a memoryview in a cycle makes cffi crash in the garbage collector."""
+    for _ in range(20):
+        cycle: list[object] = [image.open_image(wrap(TEXT.encode() * 2)[: len(TEXT)])]
+        cycle.append(cycle)
+    del cycle
+    gc.collect()
 
 
 @pytest.mark.parametrize("data", [b"", b"what", b"\x50\xed\x55\xba", b"\x7fELF" + bytes(60)])
 def test_bad_images_say_why(data: bytes) -> None:
-    image = ptx.open_image(data)
-    assert not image.entries
-    assert image.kind is not ptx.ImageKind.UNKNOWN or image.errors
+    opened = image.open_image(data)
+    assert not opened.entries
+    assert opened.kind is not image.ImageKind.UNKNOWN or opened.errors
 
 
 def test_a_missing_library_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

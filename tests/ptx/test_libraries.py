@@ -11,8 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
-from tessera.native import ptx
+from tessera.native import image, ptx
 
 ENOUGH = 200 << 20  # bytes of PTX that one library is asked for
 
@@ -32,20 +31,20 @@ def find_cuobjdump() -> str | None:
     return next((str(path) for path in inside if path.is_file()), shutil.which("cuobjdump"))
 
 
-def open_library(path: Path) -> ptx.Image:
+def open_library(path: Path) -> image.Image:
     with path.open("rb") as file:
-        return ptx.open_image(memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
+        return image.open_image(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", installed_libraries(), ids=lambda path: path.name)
 def test_all_ptx_parses(path: Path) -> None:
-    image = open_library(path)
-    assert image.kind is ptx.ImageKind.ELF
-    assert not image.errors
+    opened = open_library(path)
+    assert opened.kind is image.ImageKind.ELF
+    assert not opened.errors
     size = 0
-    for entry in image.entries:
-        if entry.kind is not ptx.EntryKind.PTX or size > ENOUGH:
+    for entry in opened.entries:
+        if entry.kind is not image.EntryKind.PTX or size > ENOUGH:
             continue
         text = entry.read()
         size += len(text)
@@ -64,5 +63,5 @@ def test_cuobjdump_sees_the_same_entries(name: str) -> None:
     command = [tool, "-lelf", "-lptx", str(library)]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     counts = Counter(entry.kind for entry in open_library(library).entries)
-    assert counts[ptx.EntryKind.ELF] == listing.count("ELF file")
-    assert counts[ptx.EntryKind.PTX] == listing.count("PTX file")
+    assert counts[image.EntryKind.ELF] == listing.count("ELF file")
+    assert counts[image.EntryKind.PTX] == listing.count("PTX file")

@@ -1,23 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
 """The PTX front end: `parse` gives a module of plain Python objects.
 
-Functions are turned into Python objects when they are first looked at, so that a module
-of thousands of kernels costs little until one of them is wanted.
+The parts of a function are turned into Python objects when they are first asked for, so that
+a module of thousands of kernels costs little until one of them is wanted.
 """
 
 from __future__ import annotations
 
 import enum
 import functools
-import struct
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import cffi
+from tessera.native.image import Entry, EntryKind, Image, ImageKind, open_image
+from tessera.native.ptx_binding import ffi, library, pointers, records, text_at
 
-from tessera.native import NativeError, cdef_text, library_path
+__all__ = [
+    "NO_BLOCK",
+    "NO_REGISTER",
+    "Block",
+    "Entry",
+    "EntryKind",
+    "Error",
+    "Function",
+    "Image",
+    "ImageKind",
+    "Instruction",
+    "Linkage",
+    "Module",
+    "Operand",
+    "OperandKind",
+    "Register",
+    "Space",
+    "Type",
+    "Variable",
+    "open_image",
+    "parse",
+]
 
 NO_REGISTER = -1
 NO_BLOCK = 0xFFFFFFFF
@@ -103,25 +124,6 @@ class OperandKind(enum.IntEnum):
     PAIR = 8
     LABEL = 9
     SINK = 10
-
-
-class ImageKind(enum.IntEnum):
-    """`tessera::ptx::ImageKind`"""
-
-    UNKNOWN = 0
-    PTX = 1
-    ELF = 2
-    FATBIN = 3
-    FATBIN_WRAPPER = 4
-
-
-class EntryKind(enum.IntEnum):
-    """`tessera::ptx::ImageEntry::Kind`"""
-
-    PTX = 0
-    ELF = 1
-    LTO_IR = 2
-    OTHER = 3
 
 
 _TYPES = tuple(Type)
@@ -226,10 +228,11 @@ class Block:
 class Function:
     """A kernel, function or declaration. Its parts are made when they are first asked for."""
 
-    def __init__(self, module: Module, view: Any) -> None:
-        self._module = module  # owns the memory that `view` points to
+    def __init__(self, parsed: _Parsed, index: int) -> None:
+        view = parsed.view(index)
+        self._parsed = parsed  # owns the memory that `view` points to
         self._view = view
-        self.name: str = module._text(int(_ffi().cast("uintptr_t", view.name)))
+        self.name = parsed.text(int(ffi().cast("uintptr_t", view.name)))
         self.is_entry = bool(view.is_entry)
         self.is_declaration = bool(view.is_declaration)
         self.is_broken = bool(view.is_broken)
@@ -249,38 +252,38 @@ class Function:
 
     @functools.cached_property
     def parameters(self) -> tuple[Variable, ...]:
-        return self._module._variables(self._view.parameters, self._view.n_parameters)
+        return self._parsed.variables(self._view.parameters, self._view.n_parameters)
 
     @functools.cached_property
     def returns(self) -> tuple[Variable, ...]:
-        return self._module._variables(self._view.returns, self._view.n_returns)
+        return self._parsed.variables(self._view.returns, self._view.n_returns)
 
     @functools.cached_property
     def variables(self) -> tuple[Variable, ...]:
-        return self._module._variables(self._view.variables, self._view.n_variables)
+        return self._parsed.variables(self._view.variables, self._view.n_variables)
 
     @functools.cached_property
     def registers(self) -> tuple[Register, ...]:
-        text = self._module._text
-        records = _records("ts_ptx_register", self._view.registers, self._view.n_registers)
-        return tuple(Register(text(name), _TYPES[kind], vector) for name, kind, vector in records)
+        text = self._parsed.text
+        found = records("ts_ptx_register", self._view.registers, self._view.n_registers)
+        return tuple(Register(text(name), _TYPES[kind], vector) for name, kind, vector in found)
 
     @functools.cached_property
     def labels(self) -> dict[str, int]:
         """Name to the index of the instruction that the label precedes."""
-        text = self._module._text
-        records = _records("ts_ptx_label", self._view.labels, self._view.n_labels)
-        return {text(name): index for name, index in records}
+        text = self._parsed.text
+        found = records("ts_ptx_label", self._view.labels, self._view.n_labels)
+        return {text(name): index for name, index in found}
 
     @functools.cached_property
     def blocks(self) -> tuple[Block, ...]:
-        edges = _ffi().unpack(self._view.edges, self._view.n_edges) if self._view.n_edges else []
-        records = _records("ts_ptx_block", self._view.blocks, self._view.n_blocks)
-        return tuple([_block(record, edges) for record in records])
+        edges = ffi().unpack(self._view.edges, self._view.n_edges) if self._view.n_edges else []
+        found = records("ts_ptx_block", self._view.blocks, self._view.n_blocks)
+        return tuple([_block(record, edges) for record in found])
 
     @functools.cached_property
     def instructions(self) -> tuple[Instruction, ...]:
-        return tuple(_Decoder(self._module, self._view).instructions())
+        return tuple(_Decoder(self._parsed, self._view).instructions())
 
 
 def _block(record: Sequence[int], edges: Sequence[int]) -> Block:
@@ -300,17 +303,18 @@ def _block(record: Sequence[int], edges: Sequence[int]) -> Block:
 class _Decoder:
     """Turns the flat arrays of one function into objects."""
 
-    def __init__(self, module: Module, view: Any) -> None:
-        self._text = module._text
+    def __init__(self, parsed: _Parsed, view: Any) -> None:
+        self._text = parsed.text
         self._view = view
-        pointers = _unpack_pointers(view.modifiers, view.n_modifiers)
-        self._words = [module._text(pointer) for pointer in pointers]
-        self._operands = list(_records("ts_ptx_operand", view.operands, view.n_operands))
+        words = pointers(view.modifiers, view.n_modifiers)
+        self._words = [parsed.text(pointer) for pointer in words]
+        self._operands = list(records("ts_ptx_operand", view.operands, view.n_operands))
+        self._leaves: dict[Sequence[int], Operand] = {}  # most operands repeat earlier ones
 
     def instructions(self) -> Iterator[Instruction]:
         text, words, view = self._text, self._words, self._view
         mnemonics: dict[tuple[int, int], tuple[str, ...]] = {}
-        for record in _records("ts_ptx_instruction", view.instructions, view.n_instructions):
+        for record in records("ts_ptx_instruction", view.instructions, view.n_instructions):
             (
                 opcode, full, type_, type2, negated, n_modifiers, guard,
                 first_modifier, first_operand, n_operands, line, column,
@@ -326,7 +330,15 @@ class _Decoder:
             )  # fmt: skip
 
     def _slice(self, first: int, count: int) -> tuple[Operand, ...]:
-        return tuple([self._operand(record) for record in self._operands[first : first + count]])
+        leaves, out = self._leaves, []
+        for record in self._operands[first : first + count]:
+            operand = leaves.get(record)
+            if operand is None:
+                operand = self._operand(record)
+                if not operand.elements:
+                    leaves[record] = operand
+            out.append(operand)
+        return tuple(out)
 
     def _operand(self, record: Sequence[int]) -> Operand:
         (
@@ -350,31 +362,80 @@ class _Decoder:
         )
 
 
+class _Parsed:
+    """What the library knows of one module. Owns the memory that all views point into."""
+
+    def __init__(self, text: str | bytes) -> None:
+        data = text.encode("utf-8") if isinstance(text, str) else text
+        handle = library().ts_ptx_parse(data, len(data))
+        if handle == ffi().NULL:
+            raise MemoryError("no memory to parse PTX")
+        self.handle = ffi().gc(handle, library().ts_ptx_free)
+        self._strings: dict[int, str] = {}
+        self._lock = threading.Lock()
+
+    def errors(self) -> Iterator[Error]:
+        line, column = ffi().new("uint32_t*"), ffi().new("uint32_t*")
+        for index in range(library().ts_ptx_error_count(self.handle)):
+            message = library().ts_ptx_error(self.handle, index, line, column)
+            yield Error(line[0], column[0], text_at(message))
+
+    def view(self, index: int) -> Any:
+        with self._lock:  # the library builds its view of a function at the first call
+            view = library().ts_ptx_function_at(self.handle, index)
+        if view == ffi().NULL:
+            raise MemoryError("no memory for the view of a PTX function")
+        return view
+
+    def text(self, pointer: int) -> str:
+        """The interned string at an address."""
+        text = self._strings.get(pointer)
+        if text is None:
+            text = self._strings[pointer] = text_at(pointer)
+        return text
+
+    def variables(self, pointer: Any, count: int) -> tuple[Variable, ...]:
+        found = records("ts_ptx_variable", pointer, count)
+        return tuple([self._variable(record) for record in found])
+
+    def _variable(self, record: Sequence[int]) -> Variable:
+        (
+            name, space, type_, vector, linkage, is_pointer, pointer_space,
+            has_initializer, alignment, size, offset, pointer_alignment,
+        ) = record  # fmt: skip
+        return Variable(
+            self.text(name),
+            _SPACES[space],
+            _TYPES[type_],
+            vector,
+            _LINKAGES[linkage],
+            bool(is_pointer),
+            _SPACES[pointer_space],
+            pointer_alignment,
+            bool(has_initializer),
+            alignment,
+            size,
+            offset,
+        )
+
+
 class Module:
     """A parsed module: what could be read, and the errors about the rest."""
 
     def __init__(self, text: str | bytes) -> None:
-        data = text.encode("utf-8") if isinstance(text, str) else text
-        handle = _library().ts_ptx_parse(data, len(data))
-        if handle == _ffi().NULL:
-            raise MemoryError("no memory to parse PTX")
-        self._handle = _ffi().gc(handle, _library().ts_ptx_free)
-        self._strings: dict[int, str] = {}
-        self._lock = threading.Lock()
-        self.errors = tuple(self._read_errors())
-        self.target: str = _ffi().string(_library().ts_ptx_target(self._handle)).decode()
-        version = _library().ts_ptx_version(self._handle)
-        self.version: tuple[int, int] = divmod(version, 100)
-        self._functions: list[Function | None] = [None] * _library().ts_ptx_function_count(
-            self._handle
-        )
+        self._parsed = _Parsed(text)
+        self.errors = tuple(self._parsed.errors())
+        self.target = text_at(library().ts_ptx_target(self._parsed.handle))
+        version: int = library().ts_ptx_version(self._parsed.handle)
+        self.version = divmod(version, 100)
 
     def __repr__(self) -> str:
-        return f"<PTX module for {self.target}: {len(self._functions)} functions>"
+        return f"<PTX module for {self.target}: {len(self.functions)} functions>"
 
-    @property
+    @functools.cached_property
     def functions(self) -> tuple[Function, ...]:
-        return tuple(self._function(index) for index in range(len(self._functions)))
+        count = library().ts_ptx_function_count(self._parsed.handle)
+        return tuple([Function(self._parsed, index) for index in range(count)])
 
     @property
     def entries(self) -> tuple[Function, ...]:
@@ -391,169 +452,13 @@ class Module:
 
     @functools.cached_property
     def variables(self) -> tuple[Variable, ...]:
-        library = _library()
         out: list[Variable] = []
-        for index in range(library.ts_ptx_variable_count(self._handle)):
-            out.extend(self._variables(library.ts_ptx_variable_at(self._handle, index), 1))
+        for index in range(library().ts_ptx_variable_count(self._parsed.handle)):
+            pointer = library().ts_ptx_variable_at(self._parsed.handle, index)
+            out.extend(self._parsed.variables(pointer, 1))
         return tuple(out)
-
-    def _read_errors(self) -> Iterator[Error]:
-        line, column = _ffi().new("uint32_t*"), _ffi().new("uint32_t*")
-        for index in range(_library().ts_ptx_error_count(self._handle)):
-            message = _library().ts_ptx_error(self._handle, index, line, column)
-            yield Error(line[0], column[0], _ffi().string(message).decode("utf-8", "replace"))
-
-    def _function(self, index: int) -> Function:
-        with self._lock:  # the C side builds its view of a function at the first call
-            function = self._functions[index]
-            if function is None:
-                view = _library().ts_ptx_function_at(self._handle, index)
-                if view == _ffi().NULL:
-                    raise MemoryError("no memory for the view of a PTX function")
-                function = self._functions[index] = Function(self, view)
-            return function
-
-    def _text(self, pointer: int) -> str:
-        """The interned string at an address."""
-        text = self._strings.get(pointer)
-        if text is None:
-            raw = _ffi().string(_ffi().cast("const char*", pointer))
-            text = self._strings[pointer] = raw.decode("utf-8", "replace")
-        return text
-
-    def _variables(self, pointer: Any, count: int) -> tuple[Variable, ...]:
-        records = _records("ts_ptx_variable", pointer, count)
-        return tuple([self._variable(record) for record in records])
-
-    def _variable(self, record: Sequence[int]) -> Variable:
-        (
-            name, space, type_, vector, linkage, is_pointer, pointer_space,
-            has_initializer, alignment, size, offset, pointer_alignment,
-        ) = record  # fmt: skip
-        return Variable(
-            self._text(name),
-            _SPACES[space],
-            _TYPES[type_],
-            vector,
-            _LINKAGES[linkage],
-            bool(is_pointer),
-            _SPACES[pointer_space],
-            pointer_alignment,
-            bool(has_initializer),
-            alignment,
-            size,
-            offset,
-        )
-
-
-class Entry:
-    """One entry of an image; its payload is decompressed when it is asked for."""
-
-    def __init__(self, image: Image, index: int, kind: EntryKind, architecture: int) -> None:
-        self._image = image
-        self._index = index
-        self.kind = kind
-        self.architecture = architecture
-
-    def __repr__(self) -> str:
-        return f"<{self.kind.name} for sm_{self.architecture}>"
-
-    def read(self) -> bytes:
-        """The payload; PTX without trailing NULs. Raises ValueError when it is malformed."""
-        return self._image._read(self._index)
-
-
-class Image:
-    """PTX text, a cubin, a fatbin, or a library that carries fatbins."""
-
-    def __init__(self, data: bytes | bytearray | memoryview) -> None:
-        ffi, library = _ffi(), _library()
-        self._data = ffi.from_buffer(data)
-        self.kind = ImageKind(library.ts_image_kind(self._data, len(self._data)))
-        handle = library.ts_image_open(self._data, len(self._data))
-        if handle == ffi.NULL:
-            raise MemoryError("no memory to list an image")
-        self._handle = ffi.gc(handle, library.ts_image_free)
-        self._lock = threading.Lock()
-        self.errors = tuple(self._error(i) for i in range(library.ts_image_error_count(handle)))
-        self.entries = tuple(self._entries())
-
-    def _entries(self) -> Iterator[Entry]:
-        architecture = _ffi().new("uint32_t*")
-        for index in range(_library().ts_image_entry_count(self._handle)):
-            kind = _library().ts_image_entry_kind(self._handle, index, architecture)
-            yield Entry(self, index, EntryKind(kind), architecture[0])
-
-    def _error(self, index: int) -> str:
-        text = _ffi().string(_library().ts_image_error(self._handle, index))
-        return str(text.decode("utf-8", "replace"))
-
-    def _read(self, index: int) -> bytes:
-        ffi, library = _ffi(), _library()
-        size = ffi.new("size_t*")
-        with self._lock:
-            payload = library.ts_image_entry(self._handle, index, ffi.NULL, ffi.NULL, size)
-            if payload == ffi.NULL:
-                raise ValueError(self._error(library.ts_image_error_count(self._handle) - 1))
-            out = bytes(ffi.buffer(payload, size[0]))
-            library.ts_image_drop(self._handle, index)
-            return out
 
 
 def parse(text: str | bytes) -> Module:
     """Parse a PTX module. Bad input never raises: see `Module.errors` and `Function.is_broken`."""
     return Module(text)
-
-
-def open_image(data: bytes | bytearray | memoryview) -> Image:
-    """List what an image holds. Bad input never raises: see `Image.errors`."""
-    return Image(data)
-
-
-# The binding itself.
-
-
-@functools.cache
-def _ffi() -> Any:
-    ffi: Any = cffi.FFI()
-    ffi.cdef(cdef_text("tessera/ptx/capi.h"))
-    return ffi
-
-
-@functools.cache
-def _library() -> Any:
-    path = library_path("libtessera_ptx.so")
-    library = _ffi().dlopen(str(path))
-    last = library.ts_ptx_type_name(Type.OTHER)
-    if last == _ffi().NULL or library.ts_ptx_type_name(Type.OTHER + 1) != _ffi().NULL:
-        raise NativeError(f"{path} belongs to another version of Tessera; rebuild the native parts")
-    return library
-
-
-_FORMATS = {1: "b", 2: "h", 4: "i", 8: "q"}
-
-
-@functools.cache
-def _layout(name: str) -> struct.Struct:
-    """The layout of a struct of capi.h, for struct.iter_unpack."""
-    ffi = _ffi()
-    kind = ffi.typeof(name)
-    parts, at = ["="], 0
-    for _, field in kind.fields:
-        code = _FORMATS[ffi.sizeof(field.type)]
-        signed = field.type.cname.startswith("int")
-        parts.append(f"{field.offset - at}x{code if signed else code.upper()}")
-        at = field.offset + ffi.sizeof(field.type)
-    parts.append(f"{ffi.sizeof(kind) - at}x")
-    return struct.Struct("".join(parts))
-
-
-def _records(name: str, pointer: Any, count: int) -> Iterator[tuple[int, ...]]:
-    if count == 0:
-        return iter(())
-    layout = _layout(name)
-    return layout.iter_unpack(_ffi().buffer(pointer, count * layout.size))
-
-
-def _unpack_pointers(pointer: Any, count: int) -> tuple[int, ...]:
-    return struct.unpack(f"={count}Q", _ffi().buffer(pointer, count * 8)) if count else ()
