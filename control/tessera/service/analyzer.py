@@ -12,6 +12,7 @@ import argparse
 import base64
 import importlib
 import json
+import os
 import signal
 import socket
 import sys
@@ -23,6 +24,7 @@ from tessera import protocol
 from tessera.placement import parse_rules, unmatched_rules
 from tessera.placement.devices import Worker
 from tessera.protocol import packets
+from tessera.service.cubin_cache import cache_folders, environment_of, find_cubin
 from tessera.service.extraction import Extraction, NotDescribedError, extract
 
 DEFAULT_ANALYSIS = "tessera.analysis"
@@ -164,7 +166,18 @@ def _answer(job: dict[str, Any], packet: packets.Packet, analyze: Analyze) -> di
         data = packets.read_file(packet.fds[0], job["size"])
     except (ValueError, IndexError) as error:
         return {"kind": "", "kernels": [], "reason": f"the image {error}", "milliseconds": 0.0}
-    return analyze_image(data, job["path"], job["capabilities"], analyze)
+    path = job["path"] or _cached_path(data, int(job.get("pid", 0)))
+    return analyze_image(data, path, job["capabilities"], analyze)
+
+
+def _cached_path(data: bytes, pid: int) -> str:
+    """Where the program's compilers keep this cubin, or nothing."""
+    from tessera.native import ptx
+
+    if ptx.open_image(data).kind != ptx.ImageKind.ELF:
+        return ""
+    found = find_cubin(data, cache_folders(environment_of(pid), os.getuid()))
+    return str(found) if found else ""
 
 
 def serve(sock: socket.socket, analyze: Analyze, version: int) -> None:

@@ -198,7 +198,7 @@ class Controller:
     ) -> None:
         try:
             capabilities = self._capabilities(connection)
-            info = await self.knowledge.answer(query, fd, capabilities)
+            info = await self.knowledge.answer(query, fd, capabilities, connection.pid)
         except Exception as error:  # the program waits for an answer, and gets one
             log.exception("kernel %s", query.name)
             reason = f"the controller failed: {error}"

@@ -53,11 +53,12 @@ class Knowledge:
         return list(self._kernels.values())
 
     async def answer(
-        self, query: KernelQuery, fd: int | None, capabilities: Sequence[int]
+        self, query: KernelQuery, fd: int | None, capabilities: Sequence[int], pid: int = 0
     ) -> KernelInfo:
         """The answer to a query, within the wait. `fd` holds the image and stays the caller's.
 
-        `capabilities`: of every device that may run the kernel. Raises StoreError.
+        `capabilities`: of every device that may run the kernel. `pid`: the program's, whose
+        caches may hold the PTX of a cubin. Raises StoreError.
         """
         image = await self._image(query)
         if image.size != query.image_size:
@@ -70,7 +71,7 @@ class Knowledge:
         if job is None and image.hash not in self._failures:
             if fd is None:
                 return KernelInfo(KernelStatus.NEED_IMAGE, _id(kernel))
-            job = self._start(image, query, fd, capabilities)
+            job = self._start(image, query, fd, capabilities, pid)
         if job is not None:
             await asyncio.wait([job], timeout=self._wait)
             if not job.done():
@@ -125,22 +126,28 @@ class Knowledge:
         return image.kind != "fatbin" or set(capabilities) <= set(image.capabilities)
 
     def _start(
-        self, image: ImageRecord, query: KernelQuery, fd: int, capabilities: Sequence[int]
+        self, image: ImageRecord, query: KernelQuery, fd: int, capabilities: Sequence[int], pid: int
     ) -> asyncio.Task[None]:
         wanted = tuple(sorted({*capabilities, *image.capabilities}))
-        job = asyncio.create_task(self._analyse(image, query, os.dup(fd), wanted))
+        job = asyncio.create_task(self._analyse(image, query, os.dup(fd), wanted, pid))
         self._jobs[image.hash] = job
         job.add_done_callback(lambda _: self._jobs.pop(image.hash, None))
         return job
 
     async def _analyse(
-        self, image: ImageRecord, query: KernelQuery, fd: int, capabilities: tuple[int, ...]
+        self,
+        image: ImageRecord,
+        query: KernelQuery,
+        fd: int,
+        capabilities: tuple[int, ...],
+        pid: int,
     ) -> None:
         job = {
             "kind": "image",
             "size": query.image_size,
             "path": query.path,
             "capabilities": list(capabilities),
+            "pid": pid,
         }
         try:
             if query.image_size > LARGEST_IMAGE:
