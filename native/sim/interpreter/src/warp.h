@@ -15,7 +15,7 @@ class LaunchServices;
 struct BlockContext {
   u8* shared = nullptr;
   u32 shared_bytes = 0;           // static and dynamic
-  u32 dynamic_shared_bytes = 0;
+  u32 dynamic_shared_base = 0, dynamic_shared_bytes = 0;
   u32 ntid[3] = {}, ctaid[3] = {}, nctaid[3] = {};
   u32 cluster_ctaid[3] = {}, cluster_nctaid[3] = {1, 1, 1}, cluster_id[3] = {}, nclusters[3] = {};
   u32 cluster_rank = 0, cluster_size = 1;
