@@ -44,6 +44,7 @@ class HandleTable {
     unsigned bits;
     size_t mask;
     Slot* at;
+    const Slots* outgrown;  // the one before
   };
   static constexpr unsigned kFirstBits = 10;
 
@@ -76,7 +77,7 @@ class HandleTable {
     for (size_t i = 0; i < capacity(); ++i) live += old->at[i].entry.load(std::memory_order_relaxed) != nullptr ? 1 : 0;
     unsigned bits = kFirstBits;
     while ((size_t{1} << bits) < live * 4) ++bits;
-    auto* slots = new Slots{bits, (size_t{1} << bits) - 1, new Slot[size_t{1} << bits]};
+    auto* slots = new Slots{bits, (size_t{1} << bits) - 1, new Slot[size_t{1} << bits], old};
     for (size_t i = 0; i < capacity(); ++i) {
       Entry* entry = old->at[i].entry.load(std::memory_order_relaxed);
       if (entry != nullptr) put(*slots, old->at[i].key.load(std::memory_order_relaxed), entry);

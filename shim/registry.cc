@@ -95,9 +95,18 @@ bool FunctionEntry::prepare() {
   return known;
 }
 
-FunctionEntry* Registry::insert(const void* handle, bool is_kernel, ModuleEntry& module, const char* name) {
+void Registry::retire(FunctionEntry& entry, Retired& retired) {
+  if (entry.unloaded_.exchange(true)) return;  // under another of its handles
+  retired.push_back(&entry);
+  retired_.push_back(&entry);
+}
+
+FunctionEntry* Registry::insert(const void* handle, bool is_kernel, ModuleEntry& module, const char* name,
+                                Retired& retired) {
   FunctionEntry* known = functions.find(handle);
   if (known != nullptr && (known->module_ == &module || known->module_ == module.library_)) return known;
+  // The driver has given the handle to another function: its first owner went unseen, with its context perhaps.
+  if (known != nullptr && known->handle_ == handle) retire(*known, retired);
   auto* entry = new FunctionEntry();
   entry->module_ = &module;
   entry->handle_ = handle;
@@ -141,16 +150,24 @@ void Registry::add_library_module(CUmodule module, CUlibrary library) {
 
 void Registry::add_function(CUfunction function, CUmodule module, const char* name) {
   if (function == nullptr) return;
-  const std::lock_guard lock(mutex_);
-  const auto found = modules_.find(module);
-  if (found != modules_.end()) insert(function, false, *found->second, name);
+  Retired retired;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = modules_.find(module);
+    if (found != modules_.end()) insert(function, false, *found->second, name, retired);
+  }
+  announce(retired);
 }
 
 void Registry::add_kernel(CUkernel kernel, CUlibrary library, const char* name) {
   if (kernel == nullptr) return;
-  const std::lock_guard lock(mutex_);
-  const auto found = libraries_.find(library);
-  if (found != libraries_.end()) insert(kernel, true, *found->second, name);
+  Retired retired;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = libraries_.find(library);
+    if (found != libraries_.end()) insert(kernel, true, *found->second, name, retired);
+  }
+  announce(retired);
 }
 
 void Registry::add_kernel_function(CUfunction function, CUkernel kernel) {
@@ -181,11 +198,12 @@ void Registry::drop(ModuleEntry& module, Retired& retired) {
     FunctionEntry* entry = functions.find(handle);
     if (entry == nullptr || entry->module_ != &module) continue;  // the handle is another's by now
     functions.remove(handle);
-    if (!entry->unloaded_.exchange(true)) retired.push_back(entry);
+    retire(*entry, retired);
   }
   module.functions_.clear();
   module.functions_.shrink_to_fit();
   module.image_.reset();
+  retired_modules_.push_back(&module);
 }
 
 void Registry::drop_module(CUmodule module, Retired& retired) {
@@ -252,7 +270,8 @@ FunctionEntry* Registry::resolve(CUfunction handle) {
     home->pinned_home_ = true;
     home->functions_.clear();  // nobody will ever unload it
   }
-  return insert(handle, is_kernel, *home, nullptr);
+  Retired none;  // the handle was free
+  return insert(handle, is_kernel, *home, nullptr, none);
 }
 
 void Registry::set_attribute(const void* handle, CUfunction_attribute attribute, int value, int device) {

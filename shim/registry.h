@@ -132,11 +132,14 @@ class Registry {
   friend class ModuleEntry;
   using Retired = std::vector<FunctionEntry*>;
 
-  FunctionEntry* insert(const void* handle, bool is_kernel, ModuleEntry& module, const char* name);
+  FunctionEntry* insert(const void* handle, bool is_kernel, ModuleEntry& module, const char* name, Retired& retired);
+  void retire(FunctionEntry& entry, Retired& retired);
   void drop(ModuleEntry& module, Retired& retired);
   void drop_module(CUmodule module, Retired& retired);
 
   mutable std::mutex mutex_;
+  Retired retired_;
+  std::vector<ModuleEntry*> retired_modules_;
   std::unordered_map<CUmodule, ModuleEntry*> modules_;
   std::unordered_map<CUlibrary, ModuleEntry*> libraries_;
 };

@@ -144,8 +144,10 @@ TEST_CASE(unloading_retires) {
 TEST_CASE(a_reused_handle_survives_its_first_owner) {
   CUmodule first = load(), second = load();
   CUfunction function = get(first, "f_1");
+  FunctionEntry* before = find_function(function);
   registry().add_function(function, second, "f_2");
   FunctionEntry* entry = find_function(function);
+  CHECK(before != entry && before->unloaded());
   CHECK_EQ(cuModuleUnload(first), CUDA_SUCCESS);
   CHECK(find_function(function) == entry);
   CHECK(!entry->unloaded());

@@ -33,7 +33,9 @@ Count* count_of(const char* symbol, bool make) {
 std::atomic<bool> initialised{false};
 
 Code* made(char kind, const char* name, void* owner) {
-  Code* code = new Code{kind, {}, static_cast<Code*>(owner)};
+  static constinit std::atomic<Code*> last{nullptr};
+  Code* code = new Code{kind, {}, static_cast<Code*>(owner), nullptr};
+  code->before = last.exchange(code);
   std::snprintf(code->name, sizeof(code->name), "%s", name);
   return code;
 }

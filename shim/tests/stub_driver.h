@@ -37,6 +37,7 @@ struct Code {
   char kind;  // m: module, l: library, f: function, k: kernel
   char name[64];
   Code* owner;
+  Code* before;  // all that were made, in a list: they are never freed
 };
 
 }  // namespace stub
