@@ -7,6 +7,12 @@
 
 namespace tessera::transport {
 
+void wake_consumer(ts_channel* channel) {
+  uint32_t& sleeping = channel->header.sleeping;
+  if (load(sleeping, std::memory_order_seq_cst) == 0) return;
+  if (std::atomic_ref<uint32_t>(sleeping).exchange(0, std::memory_order_seq_cst) != 0) futex_wake(&sleeping);
+}
+
 Producer::Producer(ts_channel* channel, std::function<bool()> peer_gone)
     : channel_(channel), peer_gone_(std::move(peer_gone)), head_(load(channel->header.head)) {}
 
@@ -57,11 +63,7 @@ void Producer::commit() {
   wake();
 }
 
-void Producer::wake() {
-  uint32_t& sleeping = channel_->header.sleeping;
-  if (load(sleeping, std::memory_order_seq_cst) == 0) return;
-  if (std::atomic_ref<uint32_t>(sleeping).exchange(0, std::memory_order_seq_cst) != 0) futex_wake(&sleeping);
-}
+void Producer::wake() { wake_consumer(channel_); }
 
 uint64_t Producer::backlog() const { return head_ - load(channel_->header.tail); }
 

@@ -48,6 +48,9 @@ struct ChannelFailure {
 /// Meaningful once channel_failed().
 ChannelFailure channel_failure(const ts_channel* channel);
 
+/// Wakes the consumer of this channel if it sleeps. Any thread of either process may do so.
+void wake_consumer(ts_channel* channel);
+
 /// The program's end. Not thread-safe; the caller serialises reserve..commit.
 class Producer {
  public:

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attributes.h"
+
+#include <cstring>
+
+#include "driver.h"
+#include "tessera/transport/ring.h"
+
+namespace tessera::worker {
+
+static_assert(sizeof(CUlaunchAttribute) == transport::kLaunchAttributeBytes, "the ring carries them raw");
+
+std::string attribute_objection(std::span<const std::byte> attributes) {
+  for (size_t at = 0; at < attributes.size(); at += sizeof(CUlaunchAttribute)) {
+    CUlaunchAttribute attribute;
+    std::memcpy(&attribute, attributes.data() + at, sizeof attribute);
+    switch (attribute.id) {
+      case CU_LAUNCH_ATTRIBUTE_IGNORE:
+      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+      case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+      case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        break;
+      default:
+        return "launch attribute " + std::to_string(attribute.id) + " cannot be carried to another process";
+    }
+  }
+  return "";
+}
+
+}  // namespace tessera::worker

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lanes.h"
+
+#include "log.h"
+
+namespace tessera::worker {
+
+Lanes::Lanes(const Device& device, Gate& gate, ts_channel* channel)
+    : device_(device), channel_(channel), waits_(gate, channel->lanes) {
+  const Driver& driver = device_.driver();
+  driver.check(driver.cuMemHostRegister_v2(channel->lanes, sizeof channel->lanes,
+                                           CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
+               "cuMemHostRegister");
+  const CUresult code = driver.cuMemHostGetDevicePointer_v2(&flags_, channel->lanes, 0);
+  if (code == CUDA_SUCCESS) return;
+  driver.cuMemHostUnregister(channel->lanes);
+  driver.fail(code, "cuMemHostGetDevicePointer");
+}
+
+Lanes::~Lanes() {
+  for (const uint32_t lane : open_) device_.driver().cuStreamDestroy_v2(lanes_[lane].stream);
+}
+
+void unregister_flags(const Device& device, ts_channel* channel) {
+  const CUresult code = device.driver().cuMemHostUnregister(channel->lanes);
+  if (code != CUDA_SUCCESS) log(LogLevel::kWarn, "cuMemHostUnregister: " + device.driver().error_name(code));
+}
+
+void Lanes::abandon() { open_.clear(); }
+
+CUstream Lanes::stream(uint32_t lane) {
+  Lane& it = lanes_[lane];
+  it.closing = false;
+  if (it.stream != nullptr) return it.stream;
+  device_.driver().check(device_.driver().cuStreamCreate(&it.stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  open_.push_back(lane);
+  return it.stream;
+}
+
+void Lanes::submitted(uint32_t lane, uint32_t operations, const std::string* what) {
+  Lane& it = lanes_[lane];
+  if (it.depth == 0) ++busy_;
+  it.depth += operations;
+  if (what != nullptr) it.last = what;
+}
+
+bool Lanes::wait_start(uint32_t lane, uint32_t start) {
+  if (waits_.has_come(lane, start)) return true;
+  if (!waits_.announce(lane, start)) return false;
+  const Driver& driver = device_.driver();
+  const CUdeviceptr at = flag(lane, offsetof(ts_lane, start));
+  driver.check(driver.cuStreamWaitValue32_v2(stream(lane), at, start, CU_STREAM_WAIT_VALUE_GEQ), "cuStreamWaitValue32");
+  submitted(lane, 1, nullptr);
+  return true;
+}
+
+void Lanes::write_done(uint32_t lane, uint32_t value) {
+  const Driver& driver = device_.driver();
+  const CUdeviceptr at = flag(lane, offsetof(ts_lane, done));
+  driver.check(driver.cuStreamWriteValue32_v2(stream(lane), at, value, CU_STREAM_WRITE_VALUE_DEFAULT),
+               "cuStreamWriteValue32");
+  submitted(lane, 1, nullptr);
+}
+
+void Lanes::close(uint32_t lane) {
+  if (lanes_[lane].stream != nullptr) lanes_[lane].closing = true;
+}
+
+void Lanes::poll() {
+  for (size_t i = 0; i < open_.size();) {
+    Lane& lane = lanes_[open_[i]];
+    if (lane.depth != 0) {
+      const CUresult code = device_.driver().cuStreamQuery(lane.stream);
+      if (code == CUDA_SUCCESS) {
+        lane.depth = 0;
+        --busy_;
+      } else if (code != CUDA_ERROR_NOT_READY) {
+        fail(lane, code);
+      }
+    }
+    if (lane.depth == 0 && lane.closing) {
+      device_.driver().cuStreamDestroy_v2(lane.stream);
+      lane = Lane{};
+      open_[i] = open_.back();
+      open_.pop_back();
+    } else {
+      ++i;
+    }
+  }
+}
+
+void Lanes::fail(const Lane& lane, CUresult code) const {
+  const std::string what = lane.last != nullptr ? "; the last kernel of that stream is " + *lane.last : "";
+  throw DriverError(code, "a kernel or copy failed: " + device_.driver().error_name(code) + what);
+}
+
+void Lanes::release_home() const {
+  for (ts_lane& lane : channel_->lanes) {
+    const uint32_t requested = read_flag(lane.requested);
+    if (!reached(read_flag(lane.done), requested)) std::atomic_ref<uint32_t>(lane.done).store(requested);
+  }
+}
+
+}  // namespace tessera::worker
