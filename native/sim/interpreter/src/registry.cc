@@ -15,17 +15,13 @@ struct Level {
 };
 
 bool always() { return true; }
-#if defined(TESSERA_SIM_HAS_AVX2)
-bool has_avx2() {
+[[maybe_unused]] bool has_avx2() {
   return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 && __builtin_cpu_supports("bmi2") != 0;
 }
-#endif
-#if defined(TESSERA_SIM_HAS_AVX512)
-bool has_avx512() {
+[[maybe_unused]] bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
          __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512dq") != 0;
 }
-#endif
 
 // From the best down.
 constexpr Level kLevels[] = {

@@ -53,7 +53,7 @@ TS_INLINE f32 divide_approximately(f32 a, f32 b) {
   return finish<kFlush, false>(magnitude > 0x1p126f && magnitude < __builtin_inff() ? huge : x / y);
 }
 
-// Double precision: the operand's and the result's low words are zero.
+// Double precision, .ftz: the operand's and the result's low words are zero.
 TS_INLINE f64 flush64(f64 a) {
   const u64 bits = bits_of(a);
   return f64_of((bits & 0x7ff0000000000000ull) == 0 ? bits & (u64{1} << 63) : bits);
@@ -65,10 +65,11 @@ TS_INLINE f64 nearest_high_word(f64 a) {
   return a == a ? f64_of((finite ? bits + 0x80000000ull : bits) & 0xffffffff00000000ull) : f64_of(kNanF64 | 0x7fffffffull << 32);
 }
 TS_INLINE f64 reciprocal64(f64 a) { return flush64(nearest_high_word(1.0 / flush64(high_word(a)))); }
-template <bool kFlush>
+TS_INLINE f64 reciprocal_root64_high(f64 a) { return nearest_high_word(1.0 / __builtin_sqrt(flush64(high_word(a)))); }
+/// Without .ftz the operation is a library routine of full precision.
 TS_INLINE f64 reciprocal_root64(f64 a) {
-  const f64 x = kFlush ? flush64(high_word(a)) : high_word(a);
-  return nearest_high_word(1.0 / __builtin_sqrt(x));
+  const f64 result = 1.0 / __builtin_sqrt(a);
+  return result == result ? result : f64_of(kNanF64);
 }
 
 #define TS_APPROXIMATE(OP, FUNCTION)                                               \
@@ -88,7 +89,7 @@ constexpr OpEntry kEntries[] = {
     {op_key(Op::kFdivFull, Type::kF32), map<&divide_full<false>>}, {op_key(Op::kFdivFull, Type::kF32, Type::kNone, kFtz), map<&divide_full<true>>},
     {op_key(Op::kFdivApprox, Type::kF32), map<&divide_approximately<false>>}, {op_key(Op::kFdivApprox, Type::kF32, Type::kNone, kFtz), map<&divide_approximately<true>>},
     {op_key(Op::kRcpApprox64, Type::kF64, Type::kNone, kFtz), map<&reciprocal64>},
-    {op_key(Op::kRsqrtApprox64, Type::kF64), map<&reciprocal_root64<false>>}, {op_key(Op::kRsqrtApprox64, Type::kF64, Type::kNone, kFtz), map<&reciprocal_root64<true>>},
+    {op_key(Op::kRsqrtApprox64, Type::kF64), map<&reciprocal_root64>}, {op_key(Op::kRsqrtApprox64, Type::kF64, Type::kNone, kFtz), map<&reciprocal_root64_high>},
 };
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "../memory_gate.h"
+
 namespace tessera::sim {
 namespace {
 
