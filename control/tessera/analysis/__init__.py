@@ -7,6 +7,7 @@
 `pipeline.py` lists the passes; `summary.h` of native/access is the seam to the shim.
 """
 
+from tessera.analysis.evaluate import evaluate
 from tessera.analysis.model import (
     HOME_ONLY,
     Access,
@@ -29,4 +30,5 @@ __all__ = [
     "Parameter",
     "Property",
     "analyze_module",
+    "evaluate",
 ]

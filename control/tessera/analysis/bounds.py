@@ -19,7 +19,7 @@ from tessera.analysis.polynomial import Atom, Monomial, Poly, constant
 from tessera.analysis.registers import Registers
 from tessera.analysis.transfer import rejoin
 
-WIDE = (1 << 31) - 1  # an atom with more values than this is as good as unbounded
+WIDE = 1 << 24  # an atom with more values than this is as good as unbounded
 _NO_PROVISOS: frozenset[Proviso] = frozenset()
 
 
@@ -415,6 +415,10 @@ class Bounds:
 
     def plus(self, a: Range, b: Range) -> Range:
         return self._plus(a, b)
+
+    def at_most(self, poly: Poly, slack: Expr | None) -> Expr:
+        """`poly <= slack` as a launch expression."""
+        return self._lowering.at_most(poly, slack)
 
     def lower(self, poly: Poly) -> Expr:
         """A uniform polynomial as a launch expression."""

@@ -83,23 +83,36 @@ def _at_most(difference: Poly, strict: int, obligations: frozenset[Obligation]) 
 
 
 def _unsigned(r: Registers, a: Value, b: Value, bits: int, strict: int) -> Pred:
-    """`a < b` of unsigned numbers. Where `a` may be a negative number in disguise, the
-    comparison says two things: it is not, and it is below `b`."""
-    lo, hi = a.poly.bound()
-    if (lo is not None and lo >= 0) or a.poly.constant is not None:
-        x, y = r.domain.interpret(a, bits, False), r.domain.interpret(b, bits, False)
-        return _at_most(x.poly - y.poly, strict, x.obligations | y.obligations)
+    """`a < b` (or `a <= b`) of unsigned numbers."""
+    if _may_be_negative(a):
+        return _in_disguise(a, b, bits, strict)
+    if _may_be_negative(b):  # a < b is not b <= a
+        return _in_disguise(b, a, bits, 1 - strict).negated()
+    x, y = r.domain.interpret(a, bits, False), r.domain.interpret(b, bits, False)
+    return _at_most(x.poly - y.poly, strict, x.obligations | y.obligations)
+
+
+def _may_be_negative(value: Value) -> bool:
+    """Whether a varying number may be negative, and so look large."""
+    lo, _ = value.poly.bound()
+    return not value.poly.uniform and (lo is None or lo < 0)
+
+
+def _in_disguise(a: Value, b: Value, bits: int, strict: int) -> Pred:
+    """Where `a` may be a negative number in disguise, `a < b` says two things: it is not, and
+    it is below `b`."""
     half = 1 << (bits - 1)
-    least, most = -half, (2 * half if bits < 64 else half) - 1
     obligations = a.obligations | b.obligations
+    lo, hi = a.poly.bound()
+    least, most = -half, (2 * half if bits < 64 else half) - 1
     if lo is None or hi is None or lo < least or hi > most:
         obligations |= {(a.poly, least, most)}
-    y = r.domain.interpret(b, bits, False) if b.poly.constant is not None else b
-    y_lo, y_hi = y.poly.bound()
-    if y_lo is None or y_hi is None or y_lo < 0 or y_hi > half:
-        obligations |= {(y.poly, 0, half if bits < 64 else half - 1)}
+    lo, hi = b.poly.bound()
+    most = half if bits < 64 else half - 1
+    if lo is None or hi is None or lo < 0 or hi > most:
+        obligations |= {(b.poly, 0, most)}
     not_negative = Pred("le", -a.poly, obligations)
-    return conjunction(not_negative, _at_most(a.poly - y.poly, strict, obligations))
+    return conjunction(not_negative, _at_most(a.poly - b.poly, strict, obligations))
 
 
 def _equal(a: Value, b: Value, bits: int) -> Pred:

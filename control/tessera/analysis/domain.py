@@ -37,13 +37,29 @@ class Value:
 
 
 def bound_of(value: Value) -> Bound:
-    """Static bounds of an interpreted value, given its obligations."""
+    """Static bounds of an interpreted value, given its obligations: those on itself, or on what
+    it is a multiple of."""
     lo, hi = value.poly.bound()
     for poly, least, most in value.obligations:
-        if poly == value.poly:
-            lo = least if lo is None else max(lo, least)
-            hi = most if hi is None else min(hi, most)
+        factor = _whole_ratio(value.poly, poly)
+        if factor == 0:
+            continue
+        rest = (value.poly - poly.scale(factor)).constant
+        if rest is None:
+            continue
+        low, high = sorted((least * factor + rest, most * factor + rest))
+        lo = low if lo is None else max(lo, low)
+        hi = high if hi is None else min(hi, high)
     return lo, hi
+
+
+def _whole_ratio(poly: Poly, other: Poly) -> int:
+    """The whole number that one polynomial may be a multiple by of another; else 0."""
+    for monomial, coefficient in other.terms.items():
+        if monomial:
+            mine = poly.terms.get(monomial, 0)
+            return mine // coefficient if mine % coefficient == 0 else 0
+    return 0
 
 
 class Domain:
@@ -145,7 +161,12 @@ class Domain:
             and inner.kind == "quot"
             and isinstance(inner.args[1], int)
         ):
-            return self.quotient(Value(inner.args[0]), divisor * inner.args[1]).poly
+            width = inner.args[1]
+            within = (
+                None if inner.lo is None else inner.lo * width,
+                None if inner.hi is None else inner.hi * width + width - 1,
+            )
+            return self.quotient(Value(inner.args[0]), divisor * width, within).poly
         if (known := self._magic_division(part, divisor, bound)) is not None:
             return known
         quotient_bound = (
@@ -170,7 +191,8 @@ class Domain:
         largest = bound[1] // multiplier
         if real < 2 or error < 0 or error * largest >= divisor:
             return None
-        return self.quotient(Value(part.divide_exactly(multiplier)), real).poly
+        inner = (bound[0] // multiplier, bound[1] // multiplier)
+        return self.quotient(Value(part.divide_exactly(multiplier)), real, inner).poly
 
     def remainder(self, poly: Poly, divisor: int) -> Poly:
         """`poly` modulo `divisor`, in [0, divisor)."""

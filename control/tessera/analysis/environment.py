@@ -178,6 +178,12 @@ class Env:
                 if not fact.poly.split()[0]:
                     yield fact
 
+    def uniform_nonzero(self) -> Iterator[tuple[Poly, Proviso]]:
+        """Values of the launch alone that are not 0."""
+        for env in self.chain():
+            if env.facts is not None:
+                yield from (item for item in env.nonzero if item[0].uniform)
+
 
 def _enter(fact: Fact, table: dict[Poly, Direction], touched: set[Poly]) -> None:
     varying, rest = fact.poly.split()

@@ -116,6 +116,9 @@ class Launch:
             a, b = b, a
         if b.is_const:
             return self._add_const(a, b.value)
+        for x, y in ((a, b), (b, a)):
+            if y.op is Op.MUL and y.args[1].is_const and y.args[1].value < 0:
+                return self.sub(x, self.mul(y.args[0], self.const(-y.args[1].value)))
         return self._make(Op.ADD, (a, b), bound=(_plus(a.lo, b.lo), _plus(a.hi, b.hi)))
 
     def _add_const(self, a: Expr, number: int) -> Expr:
@@ -151,9 +154,27 @@ class Launch:
     def sub(self, a: Expr, b: Expr) -> Expr:
         if b.is_const:
             return self.add(a, self.const(-b.value))
-        if a is b:
-            return self.zero
+        (a_base, a_number), (b_base, b_number) = _split(a), _split(b)
+        if a_base is b_base:
+            return self.const(a_number - b_number)
+        if b.op is Op.MUL and b.args[1].is_const and (b.args[1].value < 0 or a is self.zero):
+            negated = self.mul(b.args[0], self.const(-b.args[1].value))
+            return negated if a is self.zero else self.add(a, negated)
+        if (lesser := self._minus_extremum(a, b)) is not None:
+            return lesser
         return self._make(Op.SUB, (a, b), bound=(_minus(a.lo, b.hi), _minus(a.hi, b.lo)))
+
+    def _minus_extremum(self, a: Expr, b: Expr) -> Expr | None:
+        """n - min(m, n - 1) is max(n - m, 1)."""
+        if b.op not in (Op.MIN, Op.MAX):
+            return None
+        base, number = _split(a)
+        for x, y in (b.args, b.args[::-1]):
+            other, offset = _split(x)
+            if other is base:
+                pick = self.max if b.op is Op.MIN else self.min
+                return pick(self.const(number - offset), self.sub(a, y))
+        return None
 
     def mul(self, a: Expr, b: Expr) -> Expr:
         if a.is_const:
@@ -178,6 +199,8 @@ class Launch:
                 return self.const(a.value // b.value)
             if b.value == 1:
                 return a
+            if a.op is Op.MUL and a.args[1].is_const and a.args[1].value % b.value == 0:
+                return self.mul(a.args[0], self.const(a.args[1].value // b.value))
             bound = (_floor_div(a.lo, b.value), _floor_div(a.hi, b.value))
             if bound[0] is not None and bound[0] == bound[1]:
                 return self.const(bound[0])
@@ -210,8 +233,14 @@ class Launch:
         if surely_le(b, a):
             return b if op is Op.MIN else a
         for x, y in ((a, b), (b, a)):
-            if x.op is op and y in x.args:
-                return x
+            if x.op is op:
+                if y in x.args:
+                    return x
+                for kept, other in (x.args, x.args[::-1]):
+                    if surely_le(y, other) if op is Op.MIN else surely_le(other, y):
+                        return self._extremum(op, kept, y)  # `other` never counts
+                    if surely_le(other, y) if op is Op.MIN else surely_le(y, other):
+                        return x
         if (shared := self._shared(op, a, b)) is not None:
             return shared
         if a.serial > b.serial:
@@ -260,8 +289,11 @@ class Launch:
         if b.is_const:
             if a.op is Op.ADD and a.args[1].is_const:
                 return self.less_equal(a.args[0], self.const(b.value - a.args[1].value))
-            if a.op is Op.MUL and a.args[1].is_const and a.args[1].value > 0:
-                return self.less_equal(a.args[0], self.const(b.value // a.args[1].value))
+            if a.op is Op.MUL and a.args[1].is_const:
+                x, factor = a.args[0], a.args[1].value
+                if factor > 0:
+                    return self.less_equal(x, self.const(b.value // factor))
+                return self.less_equal(self.const(-(b.value // -factor)), x)
             if a.op is Op.MAX:  # both
                 return self.both(self.less_equal(a.args[0], b), self.less_equal(a.args[1], b))
         if a.is_const and b.op is Op.MIN:

@@ -31,6 +31,15 @@ class Lowering:
             found = self._polys[poly] = self._factored(poly)
         return found
 
+    def at_most(self, poly: Poly, slack: Expr | None) -> Expr:
+        """`poly <= slack` (0 where there is none), without negative terms."""
+        positive = Poly({m: c for m, c in poly.terms.items() if c > 0})
+        negative = Poly({m: -c for m, c in poly.terms.items() if c < 0})
+        right = self.poly(negative)
+        if slack is not None:
+            right = self.launch.add(right, slack)
+        return self.launch.less_equal(self.poly(positive), right)
+
     def _factored(self, poly: Poly) -> Expr:
         """Common factors outside, as in 4*n*(m - 1): fewer nodes, and readable."""
         launch = self.launch

@@ -226,13 +226,19 @@ class Ranges:
         launch = self._launch
         out = launch.one
         for fact in env.uniform_facts():
-            reliable = self._bounds.conditions(frozenset([fact.proviso]))
-            if reliable is None:
-                continue
-            slack = fact.slack or launch.zero
-            holds = launch.less_equal(self._bounds.lower(fact.poly), slack)
-            out = launch.both(out, launch.select(reliable, holds, launch.one))
+            holds = self._bounds.at_most(fact.poly, fact.slack)
+            out = launch.both(out, self._unless_wrong(fact.proviso, holds))
+        for poly, proviso in env.uniform_nonzero():
+            holds = launch.not_equal(self._bounds.lower(poly), launch.zero)
+            out = launch.both(out, self._unless_wrong(proviso, holds))
         return None if out is launch.one else out
+
+    def _unless_wrong(self, proviso: Proviso, holds: Expr) -> Expr:
+        """`holds` where the proviso does; 1 where it does not, or is never known to."""
+        reliable = self._bounds.conditions(frozenset([proviso]))
+        if reliable is None:
+            return self._launch.one
+        return self._launch.select(reliable, holds, self._launch.one)
 
 
 def _merged(ranges: list[ByteRange]) -> list[ByteRange]:
