@@ -122,7 +122,7 @@ def test_many_programs_one_analysis(machine: FakeMachine) -> None:
         (b"what is this", "neither PTX nor cubin nor fatbin"),
         (ptx("k", prefix="// raise\n"), "told to fail at 3:14"),
         (ptx("other"), "has no kernel of this name"),
-        (b".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry k(", "5:"),
+        (b".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry k(", "4:19"),
         (b"", "neither"),
     ],
 )

@@ -17,7 +17,10 @@ import signal
 import socket
 import sys
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from tessera import protocol
@@ -25,7 +28,7 @@ from tessera.placement import parse_rules, unmatched_rules
 from tessera.placement.devices import Worker
 from tessera.protocol import packets
 from tessera.service.cubin_cache import cache_folders, environment_of, find_cubin
-from tessera.service.extraction import Extraction, NotDescribedError, extract
+from tessera.service.extraction import Extraction, NotDescribedError, extract, kind_of
 
 DEFAULT_ANALYSIS = "tessera.analysis"
 Analyze = Callable[[str], Mapping[str, Any]]
@@ -36,10 +39,9 @@ def analyze_image(
 ) -> dict[str, Any]:
     """What is to be stored about an image and its kernels, as JSON."""
     begin = time.perf_counter()
-    result: dict[str, Any] = {"kind": "", "reason": "", "kernels": []}
+    result: dict[str, Any] = {"kind": kind_of(data), "reason": "", "kernels": []}
     try:
         found = extract(data, path, capabilities)
-        result["kind"] = found.kind
         result["kernels"] = _analyze_texts(found, analyze)
         if not result["kernels"]:
             result["reason"] = "the PTX of this image has no kernel"
@@ -194,6 +196,21 @@ def serve(sock: socket.socket, analyze: Analyze, version: int) -> None:
         packets.close_fds([fd])
 
 
+def version_of(module: ModuleType) -> int:
+    """What a summary's analysis is known by: ANALYSIS_VERSION, or else the analysis's own text.
+
+    So no summary outlives a change of what made it, not even one that nobody thought of.
+    """
+    declared = getattr(module, "ANALYSIS_VERSION", None)
+    if declared is not None:
+        return int(declared)
+    sum_ = 0
+    for folder in getattr(module, "__path__", []):
+        for path in sorted(Path(folder).glob("*.py")):
+            sum_ = zlib.crc32(path.read_bytes(), zlib.crc32(path.name.encode(), sum_))
+    return sum_ & 0x7FFFFFFF or 1
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--analysis", default=DEFAULT_ANALYSIS, help="module with analyze_module")
@@ -202,7 +219,7 @@ def main() -> None:
     module = importlib.import_module(options.analysis)
     sock = socket.socket(fileno=sys.stdin.fileno())
     try:
-        serve(sock, module.analyze_module, int(getattr(module, "ANALYSIS_VERSION", 1)))
+        serve(sock, module.analyze_module, version_of(module))
     except (ConnectionError, BrokenPipeError):
         sys.exit(0)  # the controller has gone
 

@@ -52,6 +52,11 @@ def kind_word(kind: ptx.ImageKind) -> str:
     }.get(kind, "unknown")
 
 
+def kind_of(data: bytes) -> str:
+    """ptx, cubin, fatbin or unknown."""
+    return kind_word(ptx.open_image(data).kind)
+
+
 def extract(data: bytes, path: str = "", capabilities: Sequence[int] = ()) -> Extraction:
     """The PTX of an image for devices of those compute capabilities; without any, for all.
 

@@ -120,7 +120,7 @@ class Knowledge:
         """Whether what is stored about an image still answers the query."""
         if image.status == Status.PENDING or image.analysis_version != self._pool.version:
             return False
-        if image.status == Status.FAILED and image.kind in {"cubin", ""}:
+        if image.status == Status.FAILED and image.kind == "cubin":
             # A cubin that came from memory may come from a file now, with its PTX beside it.
             return not query.path or query.path == image.path
         return image.kind != "fatbin" or set(capabilities) <= set(image.capabilities)

@@ -258,3 +258,21 @@ def wait_until(condition: Any, timeout: float = 10.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.01)
+
+
+def native_folder(folder: Path) -> Path:
+    """A folder of native artefacts with a fake worker and an empty shim, for tessera-ctl."""
+    native = folder / "native"
+    native.mkdir()
+    worker = native / "tessera-worker"
+    worker.write_text(f'#!/bin/sh\nexec {sys.executable} {SUPPORT / "fake_worker.py"} "$@"\n')
+    worker.chmod(0o755)
+    source = folder / "empty.c"
+    source.write_text("int tessera_is_here;\n")
+    shim = native / "libtessera.so"
+    subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-o", shim, source], check=True)
+    given = os.environ.get("TESSERA_NATIVE_DIR")
+    for name in ("libtessera_ptx.so", "libtessera_access.so"):
+        real = Path(given) / name if given else CONTROL / "tessera" / "_native" / name
+        (native / name).symlink_to(real)
+    return native

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all commands share: where the controller is, and how a command fails."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tessera.settings import Settings, SettingsError
+
+FAILURE, USAGE, NOT_RUNNING = 1, 2, 3
+
+
+class CliError(Exception):
+    """Ends the command: one or two lines for the user, and an exit status."""
+
+    def __init__(self, message: str, status: int = FAILURE) -> None:
+        self.status = status
+        super().__init__(message)
+
+
+def fail(message: str, status: int = FAILURE) -> NoReturn:
+    raise CliError(message, status)
+
+
+@functools.cache
+def settings() -> Settings:
+    """The settings of this process's environment."""
+    return Settings.from_environment()
+
+
+def folder() -> Path:
+    """The runtime folder, absolute."""
+    return settings().runtime_folder().absolute()
+
+
+def store_path() -> Path:
+    return settings().store_path().absolute()
+
+
+def ask(command: str, **arguments: Any) -> dict[str, Any]:
+    """The controller's answer. Raises NotRunningError, ClientError."""
+    from tessera.service.client import request
+
+    return request(folder(), command, **arguments)
+
+
+def ask_if_running(command: str, **arguments: Any) -> dict[str, Any] | None:
+    """The same, but None when no controller runs."""
+    from tessera.service.client import NotRunningError
+
+    try:
+        return ask(command, **arguments)
+    except NotRunningError:
+        return None
+
+
+@contextlib.contextmanager
+def clear_errors() -> Iterator[None]:
+    """Turns the errors that commands know into CliError."""
+    from tessera.cluster.devices import DevicesError
+    from tessera.native import NativeError
+    from tessera.service.client import ClientError, NotRunningError
+    from tessera.service.daemon import DaemonError
+    from tessera.service.runtime import RuntimeFolderError
+    from tessera.store import StoreError
+
+    try:
+        yield
+    except NotRunningError as error:
+        raise CliError(f"{error}\nstart one: tessera-ctl up", NOT_RUNNING) from None
+    except (
+        ClientError,
+        DaemonError,
+        DevicesError,
+        NativeError,
+        RuntimeFolderError,
+        SettingsError,
+        StoreError,
+    ) as error:
+        raise CliError(str(error)) from None

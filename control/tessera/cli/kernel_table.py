@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels and their counters, as status and run show them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.text import Text
+
+from tessera import protocol
+from tessera.cli import render
+from tessera.cli.render import Column
+
+
+def totals(counters: dict[str, Any]) -> tuple[int, int, int]:
+    """Launches at home, launches on workers, and bytes moved either way."""
+    home, away = counters["launches_untracked"], 0
+    for kernel in counters["kernels"]:
+        for device, launches in kernel["launches"].items():
+            if device == "0":
+                home += launches
+            else:
+                away += launches
+    workers = counters["workers"].values()
+    moved = sum(worker["bytes_pulled"] + worker["bytes_pushed"] for worker in workers)
+    return home, away, moved
+
+
+def launched(
+    kernels: Sequence[dict[str, Any]], workers: Sequence[dict[str, Any]], rows: int | None
+) -> list[Any]:
+    """The kernels launched most, with a line for those left out. `rows`: how many; None: all."""
+    ordered = sorted(kernels, key=lambda kernel: (-sum(kernel["launches"].values()), kernel["id"]))
+    shown = ordered if rows is None else ordered[:rows]
+    devices = sorted({d for k in kernels for d in k["launches"]} | {"0"}, key=int)
+    columns = [Column("KERNEL", least=14), Column("ON")]
+    for device in devices:
+        columns.append(Column(_device_title(device), right=True))
+        columns.append(Column("TIME", right=True, drop=1))
+    columns += [Column("IN", right=True, drop=2), Column("WHY AT HOME", least=16, prose=True)]
+    parts: list[Any] = [render.table(columns, [_row(kernel, devices) for kernel in shown])]
+    if len(shown) < len(ordered):
+        left = render.count(len(ordered) - len(shown), "more kernel")
+        parts.append(Text(f"and {left}: tessera-ctl status --all", style="dim"))
+    del workers
+    return parts
+
+
+def _device_title(device: str) -> str:
+    return "HOME" if device == "0" else f"W{device}"
+
+
+def _row(kernel: dict[str, Any], devices: Sequence[str]) -> list[Any]:
+    cells: list[Any] = [render.one_line(kernel["name"]), place_word(kernel["device"])]
+    for device in devices:
+        launches = kernel["launches"].get(device, 0)
+        timed = kernel["timed"].get(device, 0)
+        cells.append(render.number(launches) if launches else "")
+        cells.append(render.duration(kernel["time_ns"].get(device, 0) / timed) if timed else "")
+    moved = sum(kernel["bytes_in"].values())
+    return [*cells, render.size(moved) if moved else "", why_home(kernel)]
+
+
+def place_word(device: int) -> str:
+    return "home" if device == 0 else f"worker {device}"
+
+
+def why_home(kernel: dict[str, Any]) -> str:
+    """Why most of the launches at home stayed there; empty when none did."""
+    stayed = kernel["stayed"]
+    if not kernel["launches"].get("0"):
+        return ""
+    if not stayed:
+        return str(kernel["reason"]) if kernel["device"] == 0 else ""
+    most = int(max(stayed, key=lambda reason: stayed[reason]))
+    words = protocol.STAY_REASONS.get(most, "unknown reason")
+    detailed = {
+        protocol.constant("TS_STAY_PLACED"),
+        protocol.constant("TS_STAY_NO_SUMMARY"),
+        protocol.constant("TS_STAY_UNKNOWN"),
+        protocol.constant("TS_STAY_PROPERTY"),
+    }
+    if most in detailed and kernel["device"] == 0 and kernel["reason"]:
+        return str(kernel["reason"])
+    return words

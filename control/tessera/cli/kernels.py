@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kernels and show."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from tessera.cli import catalogue, kernel_table, render
+from tessera.cli.common import clear_errors
+from tessera.cli.render import Column
+
+
+def complete_kernel(incomplete: str) -> list[str]:
+    """Names for shell completion; nothing when that is not to be had quickly."""
+    try:
+        return [k["name"] for k in catalogue.all_kernels() if k["name"].startswith(incomplete)]
+    except Exception:  # a completion that fails must not garble the user's line
+        return []
+
+
+def kernels(
+    pattern: Annotated[
+        str, typer.Argument(metavar="PATTERN", help="Only names that fit; * and ? as in a shell.")
+    ] = "*",
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Also kernels that no program has launched.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON list.")] = False,
+) -> None:
+    """List the kernels that are known, where they run, and why.
+
+    \b
+    Examples:
+      tessera-ctl kernels
+      tessera-ctl kernels 'triton_*'
+      tessera-ctl kernels --all --json
+    """
+    with clear_errors():
+        found = [
+            kernel
+            for kernel in catalogue.all_kernels(everything)
+            if fnmatch.fnmatchcase(kernel["name"], pattern)
+        ]
+    if as_json:
+        print(json.dumps(found))
+        return
+    out = render.console()
+    if not found:
+        out.print("No kernels are known." if pattern == "*" else f"No kernel fits {pattern!r}.")
+        return
+    columns = [
+        Column("ID", right=True),
+        Column("KERNEL", least=20),
+        Column("IMAGE", drop=1),
+        Column("ON"),
+        Column("WHY", least=20, prose=True),
+    ]
+    render.show(out, render.table(columns, [_row(kernel) for kernel in found]))
+
+
+def _row(kernel: dict[str, Any]) -> list[Any]:
+    return [
+        "" if kernel["id"] is None else kernel["id"],
+        render.one_line(kernel["name"]),
+        kernel["image"][:8],
+        Text(kernel_table.place_word(kernel["device"]), style="green" if kernel["device"] else ""),
+        render.one_line(kernel["reason"]),
+    ]
+
+
+def show(
+    kernel: Annotated[
+        str,
+        typer.Argument(
+            metavar="KERNEL",
+            help="A name, the start of one, a glob, or a number from tessera-ctl kernels.",
+            autocompletion=complete_kernel,
+        ),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Show what one kernel reads and writes, and where it runs.
+
+    \b
+    Examples:
+      tessera-ctl show matmul_kernel
+      tessera-ctl show 17
+    """
+    with clear_errors():
+        found = catalogue.details(catalogue.find(kernel))
+    if as_json:
+        print(json.dumps(found))
+        return
+    out = render.console()
+    lines = _facts(found["kernel"], found["image"])
+    width = max(len(name) for name, _ in lines)
+    for name, value in lines:
+        out.print(Text.assemble((f"{name:<{width}}  ", "bold"), value), soft_wrap=True)
+    explanation = _explanation(found["kernel"])
+    if explanation:
+        out.print()
+        out.print(Text(explanation), soft_wrap=True)
+
+
+def _facts(kernel: dict[str, Any], image: dict[str, Any] | None) -> list[tuple[str, str]]:
+    where = kernel_table.place_word(kernel["device"])
+    facts = [("Kernel", kernel["name"])]
+    if kernel["id"] is not None:
+        facts.append(("Number", str(kernel["id"])))
+    facts.append(("Runs on", f"{where}: {kernel['reason']}"))
+    if kernel["status"] == "ready":
+        facts.append(("May move", "yes" if kernel["may_move"] else "no"))
+    facts.append(("Properties", ", ".join(kernel["properties"]) or "none"))
+    architectures = f"sm_{kernel['minimum_architecture']}"
+    if kernel["only_architecture"]:
+        facts.append(("Needs", f"sm_{kernel['only_architecture']} and no other"))
+    elif kernel["minimum_architecture"]:
+        facts.append(("Needs", f"{architectures} or newer"))
+    if image is not None:
+        facts += _image_facts(image)
+    return facts
+
+
+def _image_facts(image: dict[str, Any]) -> list[tuple[str, str]]:
+    from_file = f", {image['path']}" if image["path"] else ""
+    kind = image["kind"] or "not analysed"
+    facts = [("Image", f"{image['hash']} ({kind}, {render.size(image['size'])}{from_file})")]
+    if image["analysis_version"]:
+        taken = render.duration(image["analysis_ms"] * 1e6)
+        facts.append(("Analysis", f"version {image['analysis_version']}, {taken}"))
+    if image["first_seen"]:
+        seen = time.strftime("%Y-%m-%d %H:%M", time.localtime(image["first_seen"]))
+        facts.append(("First seen", seen))
+    return facts
+
+
+def _explanation(kernel: dict[str, Any]) -> str:
+    if not kernel["summary"]:
+        return ""
+    from tessera.analysis import KernelSummary
+
+    try:
+        return str(KernelSummary.from_dict(kernel["summary"]).explain()).rstrip()
+    except (KeyError, TypeError, ValueError) as error:
+        return (
+            f"The summary was made by another version of the analysis ({error}): "
+            "it is made anew when a program loads the image."
+        )

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run: a program under Tessera, and what became of its kernels."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from tessera.cli import kernel_table, render
+from tessera.cli.common import CliError, ask, clear_errors, folder
+from tessera.cli.lifecycle import DevicesOption, chosen_devices, start
+
+NOT_FOUND, NOT_EXECUTABLE = 127, 126  # exit statuses, as shells have them
+COUNTERS_PATIENCE = 3.0  # seconds for the controller to notice that the program has ended
+ROWS = 20
+
+
+def run(
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND", help="The program with its arguments.")
+    ],
+    device: DevicesOption = None,
+    no_workers: Annotated[
+        bool, typer.Option("--no-workers", help="If a controller is started: without workers.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No report at the end.")] = False,
+) -> None:
+    """Run a program under Tessera and report at its end.
+
+    Uses the controller that runs, or starts one for as long as the program takes. The
+    report goes to stderr; the exit status is the program's.
+
+    \b
+    Examples:
+      tessera-ctl run -- python train.py --epochs 1
+      tessera-ctl run -d 1 -- ./simulate
+      tessera-ctl placement set 'matmul* -> 1' && tessera-ctl run -- python infer.py
+    """
+    with clear_errors():
+        status, fresh = start(chosen_devices(device, no_workers))
+        try:
+            for problem in status["problems"]:
+                print(f"tessera: {render.one_line(problem)}", file=sys.stderr)
+            run_id = uuid.uuid4().hex
+            begin = time.monotonic()
+            code = _run_child(command, run_id)
+            taken = time.monotonic() - begin
+            if not quiet:
+                _report(_programs_of(run_id), command, taken, code)
+        finally:
+            if fresh:
+                _stop()
+    raise typer.Exit(code)
+
+
+def child_environment() -> dict[str, str]:
+    """What a program needs to find Tessera."""
+    from tessera.native import library_path
+
+    shim = str(library_path("libtessera.so"))
+    before = os.environ.get("LD_PRELOAD", "").replace(":", " ").split()
+    preload = [shim, *(part for part in before if not part.endswith("/libtessera.so"))]
+    return {"LD_PRELOAD": ":".join(preload), "TESSERA_RUNTIME_DIR": str(folder())}
+
+
+def _run_child(command: list[str], run_id: str) -> int:
+    from tessera.service.programs import RUN_VARIABLE
+
+    environment = dict(os.environ) | child_environment() | {RUN_VARIABLE: run_id}
+    try:
+        child = subprocess.Popen(command, env=environment)
+    except FileNotFoundError:
+        raise CliError(f"{command[0]}: there is no such program", NOT_FOUND) from None
+    except OSError as error:
+        raise CliError(f"{command[0]}: {error.strerror}", NOT_EXECUTABLE) from None
+    with _signals_to(child):
+        code = child.wait()
+    return 128 - code if code < 0 else code
+
+
+@contextmanager
+def _signals_to(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    """SIGTERM and SIGHUP go to the program; Ctrl-C reaches it without us, and is its to answer."""
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        del frame
+        child.send_signal(number)
+
+    handlers: dict[signal.Signals, Any] = {
+        signal.SIGTERM: pass_on,
+        signal.SIGHUP: pass_on,
+        signal.SIGINT: signal.SIG_IGN,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _programs_of(run_id: str) -> dict[str, Any] | None:
+    """What the controller knows of the run, once its programs have ended."""
+    from tessera.service.client import ClientError, NotRunningError
+
+    deadline = time.monotonic() + COUNTERS_PATIENCE
+    try:
+        while True:
+            answer = ask("run", run=run_id)
+            if not answer["running"] or time.monotonic() > deadline:
+                return answer
+            time.sleep(0.02)
+    except (ClientError, NotRunningError) as error:
+        print(f"tessera: no report: {error}", file=sys.stderr)
+        return None
+
+
+def _stop() -> None:
+    from tessera.service import daemon
+
+    daemon.stop(folder(), force=True)
+
+
+def _report(answer: dict[str, Any] | None, command: list[str], taken: float, code: int) -> None:
+    if answer is None:
+        return
+    out = render.console(sys.stderr)
+    programs = [*answer["ended"], *answer["running"]]
+    line = render.one_line(" ".join(command), 60)
+    how = "" if code == 0 else f", exit status {code}"
+    out.print(Text(f"tessera: {line}: {render.duration(taken * 1e9)}{how}", style="bold"))
+    if not programs:
+        out.print("  No process of it used CUDA through Tessera.")
+        return
+    if len(programs) > 1:
+        out.print(f"  {len(programs)} processes used CUDA.")
+    if answer["running"]:
+        out.print("  Processes of it are still running: these are their counters so far.")
+    out.print(Text(_launch_line(programs)))
+    out.print(Text(_traffic_line(programs)))
+    kernels = merged_kernels(programs, answer["kernels"])
+    if kernels:
+        render.show(out, *kernel_table.launched(kernels, [], ROWS if out.is_terminal else None))
+
+
+def _launch_line(programs: list[dict[str, Any]]) -> str:
+    by_device: dict[str, int] = {"0": 0}
+    for program in programs:
+        by_device["0"] += program["counters"]["launches_untracked"]
+        for kernel in program["counters"]["kernels"]:
+            for device, launches in kernel["launches"].items():
+                by_device[device] = by_device.get(device, 0) + launches
+    words = [
+        f"{kernel_table.place_word(int(device))} {render.number(launches)}"
+        for device, launches in sorted(by_device.items(), key=lambda item: int(item[0]))
+    ]
+    graphs = sum(program["counters"]["graph_launches"] for program in programs)
+    if graphs:
+        words.append(f"graphs at home {render.number(graphs)}")
+    return f"  launches  {', '.join(words)}"
+
+
+def _traffic_line(programs: list[dict[str, Any]]) -> str:
+    workers = [w for program in programs for w in program["counters"]["workers"].values()]
+    there = sum(worker["bytes_pulled"] for worker in workers)
+    back = sum(worker["bytes_pushed"] for worker in workers)
+    return f"  moved     {render.size(there)} to workers, {render.size(back)} back home"
+
+
+def merged_kernels(
+    programs: list[dict[str, Any]], known: dict[str, dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The kernels of all programs, each with the sums of its counters."""
+    from tessera.service.report import add_counts
+
+    sums: dict[int, dict[str, dict[str, int]]] = {}
+    for program in programs:
+        for counters in program["counters"]["kernels"]:
+            total = sums.setdefault(counters["id"], {})
+            for name in ("launches", "stayed", "bytes_in", "time_ns", "timed"):
+                add_counts(total.setdefault(name, {}), counters[name])
+    unknown = {"name": "?", "device": 0, "reason": "no longer known"}
+    return [known.get(str(i), unknown) | {"id": i} | total for i, total in sorted(sums.items())]
+
+
+def env() -> None:
+    """Print what to set for programs of this shell.
+
+    A program that finds no controller says so once, and runs as if Tessera were not there.
+
+    \b
+    Example:
+      eval "$(tessera-ctl env)"
+    """
+    import shlex
+
+    with clear_errors():
+        variables = child_environment()
+    for name, value in variables.items():
+        print(f"export {name}={shlex.quote(value)}")
