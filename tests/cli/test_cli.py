@@ -421,8 +421,9 @@ def test_show_finds_kernels_by_number_name_and_part(running: Cli) -> None:
         assert re.search(r"^Kernel +matmul$", out, re.MULTILINE)
         assert "Runs on" in out
     assert json.loads(running("show", "--json", "softmax").ok())["kernel"]["id"] == 1
-    several = running("show", "m")
+    several = running("show", "*m*")
     assert several.code == 1
+    assert "fits 2 kernels: 0 (matmul), 1 (softmax)" in several.err
     assert "no kernel 'nothing'" in running("show", "nothing").err
     running("down").ok()
     assert "matmul" in running("show", "0").ok()  # from the store

@@ -78,33 +78,51 @@ def _run_child(command: list[str], run_id: str) -> int:
     from tessera.service.programs import RUN_VARIABLE
 
     environment = dict(os.environ) | child_environment() | {RUN_VARIABLE: run_id}
-    try:
-        child = subprocess.Popen(command, env=environment)
-    except FileNotFoundError:
-        raise CliError(f"{command[0]}: there is no such program", NOT_FOUND) from None
-    except OSError as error:
-        raise CliError(f"{command[0]}: {error.strerror}", NOT_EXECUTABLE) from None
-    with _signals_to(child):
+    with _signals() as signals:
+        try:
+            child = subprocess.Popen(command, env=environment)
+        except FileNotFoundError:
+            raise CliError(f"{command[0]}: there is no such program", NOT_FOUND) from None
+        except OSError as error:
+            raise CliError(f"{command[0]}: {error.strerror}", NOT_EXECUTABLE) from None
+        signals.go_to(child)
         code = child.wait()
     return 128 - code if code < 0 else code
 
 
-@contextmanager
-def _signals_to(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """SIGTERM and SIGHUP go to the program; Ctrl-C reaches it without us, and is its to answer."""
+class _Signals:
+    """SIGTERM and SIGHUP go to the program, also those that came before there was one.
 
-    def pass_on(number: int, frame: FrameType | None) -> None:
+    Ctrl-C reaches the program without our help, and is its to answer.
+    """
+
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
         del frame
-        child.send_signal(number)
+        if number == signal.SIGINT:
+            return
+        if self._child is None:
+            self._early.append(number)
+        else:
+            self._child.send_signal(number)
 
-    handlers: dict[signal.Signals, Any] = {
-        signal.SIGTERM: pass_on,
-        signal.SIGHUP: pass_on,
-        signal.SIGINT: signal.SIG_IGN,
-    }
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    def go_to(self, child: subprocess.Popen[bytes]) -> None:
+        self._child = child
+        for number in self._early:
+            child.send_signal(number)
+
+
+@contextmanager
+def _signals() -> Iterator[_Signals]:
+    """Handlers, not SIG_IGN: the program would inherit that."""
+    receiver = _Signals()
+    numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    before = {number: signal.signal(number, receiver) for number in numbers}
     try:
-        yield
+        yield receiver
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
