@@ -11,13 +11,16 @@ namespace tessera::ptx {
 
 namespace {
 
+/// Edges of tables in one function. Over that, what remains to be connected is called indirect and gets none.
+constexpr size_t kMaxTableEdges = size_t{1} << 20;
+
 bool is_exit(const Instruction& instruction) { return instruction.opcode == "ret" || instruction.opcode == "exit"; }
 bool is_branch(const Instruction& instruction) { return instruction.opcode == "bra" || instruction.opcode == "brx"; }
 
 /// Where control may go from one instruction, apart from falling through.
 struct Targets {
   std::vector<uint32_t> instructions;  // may hold instructions.size(): the end of the function
-  bool is_indirect = false;            // a brx whose list was not found: every label is possible
+  bool is_indirect = false;            // its list was not found: every label is possible
 };
 
 class Builder {
@@ -53,6 +56,11 @@ class Builder {
     return targets;
   }
 
+  static bool has_label(const Instruction& branch) {
+    return std::any_of(branch.operands.begin(), branch.operands.end(),
+                       [](const Operand& operand) { return operand.kind == Operand::Kind::kLabel; });
+  }
+
   const BranchTargets* list_of(const Instruction& brx) const {
     for (const Operand& operand : brx.operands) {
       if (operand.kind != Operand::Kind::kSymbol) continue;
@@ -85,9 +93,7 @@ class Builder {
       const bool always = last.guard == kNoRegister;
       bool falls_through = true;
       if (is_branch(last)) {
-        const Targets targets = targets_of(last);
-        graph_.has_indirect_branch |= targets.is_indirect;
-        for (const uint32_t target : targets.instructions) add_edge(index, target);
+        connect_branch(index, last);
         falls_through = !always;
       } else if (is_exit(last)) {
         graph_.blocks[index].exits = true;
@@ -100,6 +106,18 @@ class Builder {
         graph_.blocks[successor].predecessors.push_back(index);
       }
     }
+  }
+
+  void connect_branch(uint32_t index, const Instruction& branch) {
+    if (table_edges_ > kMaxTableEdges) {
+      const bool is_plain = branch.opcode == "bra" && has_label(branch);
+      graph_.has_indirect_branch |= !is_plain;
+      if (!is_plain) return;
+    }
+    const Targets targets = targets_of(branch);
+    graph_.has_indirect_branch |= targets.is_indirect;
+    if (targets.instructions.size() > 1) table_edges_ += targets.instructions.size();
+    for (const uint32_t target : targets.instructions) add_edge(index, target);
   }
 
   void add_edge(uint32_t from, uint32_t instruction, bool is_fall_through = false) {
@@ -203,6 +221,7 @@ class Builder {
   const Function& function_;
   const uint32_t count_;
   std::unordered_map<std::string_view, size_t> lists_;
+  size_t table_edges_ = 0;
   std::vector<uint32_t> seen_;  // seen_[to] == from + 1: the edge is there
   ControlFlowGraph graph_;
 };

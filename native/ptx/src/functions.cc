@@ -68,19 +68,22 @@ Variable Parser::parse_parameter() {
 }
 
 void Parser::bind_parameters() {
-  for (std::vector<Variable>* list : {&state_->function.returns, &state_->function.parameters}) {
+  Function& function = state_->function;
+  for (std::vector<Variable>* list : {&function.returns, &function.parameters}) {
+    uint32_t next_index = list == &function.returns ? static_cast<uint32_t>(function.parameters.size()) : 0;
     for (Variable& variable : *list) {
+      const uint32_t index = next_index++;
       if (variable.name == "_") continue;
       Name* const name = names_.intern(variable.name);
       check_redeclaration(name, variable.location);
       if (variable.space == Space::kRegister) {
         const RegisterId id = add_register(name, 1, variable.type, variable.vector);
-        variable.name = state_->function.registers[static_cast<size_t>(id)].name;
+        variable.name = function.registers[static_cast<size_t>(id)].name;
         continue;
       }
       const std::string_view unique = unique_name(name, 1);
       variable.name = unique;
-      bind(name, 1, {BindingKind::kVariable, 1, 0, unique});
+      bind(name, 1, {BindingKind::kVariable, 1, index, unique});
     }
   }
 }

@@ -18,7 +18,8 @@ enum class BindingKind : uint8_t { kNone, kRegister, kVariable, kSpecial, kModul
 struct Binding {
   BindingKind kind = BindingKind::kNone;
   uint32_t depth = 0;
-  uint32_t index = 0;       // kRegister: RegisterId; kVariable: see VariableScope in function_state.h
+  uint32_t index = 0;       // kRegister: RegisterId; kVariable: into the list that `depth` names, with
+                            // a function's results after its parameters
   std::string_view unique;  // kVariable: the name by which users of the IR find it
 };
 
@@ -48,6 +49,7 @@ struct Name {
   uint32_t function_stamp = 0;  // the last function that declared it
   Binding binding;
   uint32_t family = kNoFamily;  // the innermost of this prefix: index into FunctionState::families
+  uint32_t module_variable = 0xffffffffu;  // index of its last declaration at module scope
   bool is_defined = false;  // at module scope: has a body or is no .extern
   const Mnemonic* mnemonic = nullptr;
 };

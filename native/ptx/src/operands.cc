@@ -75,7 +75,7 @@ Operand Parser::parse_name_operand() {
   Operand operand = operand_of(name, location);
   if (token_.kind == TokenKind::kDotWord) parse_operand_suffix(operand);
   if (operand.kind != Operand::Kind::kSymbol && operand.kind != Operand::Kind::kLabel) return operand;
-  if (token_.is('[')) parse_index(operand);
+  if (token_.is('[')) parse_index(name, operand);
   if (token_.is('+') || token_.is('-')) parse_symbol_offset(operand);
   return operand;
 }
@@ -174,16 +174,9 @@ void Parser::parse_symbol_offset(Operand& operand) {
 }
 
 /// "name[4]": an element of an array, counted in elements.
-void Parser::parse_index(Operand& operand) {
+void Parser::parse_index(const Name* name, Operand& operand) {
   const SourceLocation location = token_.location();
-  const Variable* variable = nullptr;
-  for (const std::vector<Variable>* list : {&state_->function.variables, &state_->function.parameters,
-                                            &state_->function.returns, &module_.variables}) {
-    if (variable != nullptr) break;
-    for (const Variable& candidate : *list) {
-      if (candidate.name == operand.text) variable = &candidate;
-    }
-  }
+  const Variable* const variable = variable_of(name);
   if (variable == nullptr) fail_at(location, "only a variable that was declared before can be indexed");
   uint64_t offset = 0;
   for (size_t level = 0; token_.is('['); ++level) {
@@ -233,7 +226,8 @@ Operand Parser::operand_of(Name* name, SourceLocation location) {
     operand.text = name->text;
   } else if (binding.kind == BindingKind::kNone || !may_be_variable) {
     if (name->text[0] == '%') {
-      fail_at(location, "undeclared register " + quoted(name->text));
+      report({location, "undeclared register " + quoted(name->text)});
+      return operand;  // the rest of the statement may still be read
     }
     operand.kind = Operand::Kind::kLabel;  // until the function's end shows what it is
     operand.label = static_cast<uint32_t>(state_->pending.size());

@@ -197,7 +197,9 @@ void Parser::parse_module_variable(Linkage linkage) {
   Variable prefix = parse_variable_prefix();
   prefix.linkage = linkage;
   parse_declarators(prefix, [this](Variable variable) {
-    define_at_module_scope(names_.intern(variable.name), variable.linkage != Linkage::kExtern, variable.location);
+    Name* const name = names_.intern(variable.name);
+    define_at_module_scope(name, variable.linkage != Linkage::kExtern, variable.location);
+    name->module_variable = static_cast<uint32_t>(module_.variables.size());
     module_.variables.push_back(std::move(variable));
   });
   in_declaration_ = false;

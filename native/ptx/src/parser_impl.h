@@ -123,7 +123,7 @@ class Parser {
   Operand operand_of(Name* name, SourceLocation location);
   void parse_operand_suffix(Operand& operand);
   void parse_symbol_offset(Operand& operand);
-  void parse_index(Operand& operand);
+  void parse_index(const Name* name, Operand& operand);
   int64_t parse_offset();
   Slice<Operand> seal(size_t base);
 
@@ -159,6 +159,7 @@ class Parser {
   void close_scope();
   void bind(Name* name, uint32_t depth, const Binding& binding);
   const Binding& resolve(Name* name);
+  const Variable* variable_of(const Name* name) const;
   const Family* find_family(const Name* name) const;
   RegisterId add_register(Name* name, uint32_t depth, Type type, uint8_t vector);
   void declare_variable(Variable variable);
@@ -173,6 +174,7 @@ class Parser {
   void recover_module(bool in_declaration);
   bool is_stray_statement() const;
   bool at_function_start();
+  bool at_end_of_vector();
   bool at_warp_size() const { return token_.kind == TokenKind::kWord && token_.text == "WARP_SZ"; }
 
   struct ForwardReference {

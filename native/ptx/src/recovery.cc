@@ -31,6 +31,16 @@ bool Parser::at_function_start() {
   return found;
 }
 
+/// Whether the '}' at hand, or those that stand together, end vectors of operands: more of the statement follows.
+bool Parser::at_end_of_vector() {
+  const Token brace = token_;
+  for (uint32_t i = 0; i < kMaxNesting && token_.is('}'); ++i) advance();
+  const bool found = token_.is(',') || token_.is(']') || token_.is(')') || token_.is('|') || token_.is(';');
+  lexer_.resume_after(brace, 1);
+  token_ = brace;
+  return found;
+}
+
 /// Skips to the end of a bad statement of a body. Braces of a bad instruction hold operands and are
 /// skipped; those of a bad directive may hold statements, so that a ';' within them ends the search
 /// and their '}' is awaited by as many scopes.
@@ -40,8 +50,8 @@ void Parser::recover_statement(bool is_directive) {
     if (token_.is('{')) {
       ++depth;
     } else if (token_.is('}')) {
-      if (depth == 0) return;
-      --depth;
+      if (depth == 0 && (is_directive || !at_end_of_vector())) return;
+      if (depth > 0) --depth;
       if (depth == 0 && is_directive) return advance();
     } else if (token_.is(';')) {
       advance();

@@ -71,9 +71,23 @@ void Parser::declare_variable(Variable variable) {
   check_redeclaration(name, variable.location);
   const uint32_t depth = state_->depth();
   const std::string_view unique = unique_name(name, depth);
-  bind(name, depth, {BindingKind::kVariable, depth, 0, unique});
+  const uint32_t index = static_cast<uint32_t>(state_->function.variables.size());
+  bind(name, depth, {BindingKind::kVariable, depth, index, unique});
   variable.name = unique;
   state_->function.variables.push_back(std::move(variable));
+}
+
+/// The declaration that `name` stands for here; null when it is no variable, or not declared so far.
+const Variable* Parser::variable_of(const Name* name) const {
+  const Binding& binding = name->binding;
+  if (binding.kind == BindingKind::kModuleSymbol) {
+    return name->module_variable < module_.variables.size() ? &module_.variables[name->module_variable] : nullptr;
+  }
+  if (binding.kind != BindingKind::kVariable) return nullptr;
+  const Function& function = state_->function;
+  if (binding.depth >= kBodyDepth) return &function.variables[binding.index];
+  const size_t parameters = function.parameters.size();
+  return binding.index < parameters ? &function.parameters[binding.index] : &function.returns[binding.index - parameters];
 }
 
 /// The name by which the IR knows a declaration: as written, unless an inner scope, the function or

@@ -121,6 +121,19 @@ TEST_CASE(addresses) {
   CHECK_EQ(operands_of("ld.u32 %r1, [%rd1].unified;"), "%r1 ; [%rd1].unified");
 }
 
+TEST_CASE(elements_of_arrays) {
+  const std::string arrays = ".shared .b32 s[4]; .shared .v2 .b32 v[3][4]; { .shared .b8 s[9]; ";
+  CHECK_EQ(operands_of(arrays + "mov.u32 %r1, s[2]; }"), "%r1 ; s#2+2");
+  CHECK_EQ(operands_of(arrays + "} mov.u32 %r1, s[3];"), "%r1 ; s+12");
+  CHECK_EQ(operands_of(arrays + "ld.shared.u32 %r1, v[2][1]; }"), "%r1 ; [v+72]");
+  CHECK(!parse(kHead + ".entry k() { .reg .b32 r; mov.u32 r, r[1]; }").ok());
+  CHECK(!parse(kHead + ".entry k() { .reg .b32 r; mov.u32 r, later[1]; } .global .b32 later[2];").ok());
+  const ParseResult result = parse_ok(".global .b64 g[2]; .func (.param .b32 o[2]) f(.param .b32 i[3]) { .reg .b64 r; mov.u64 r, g[1]; mov.u64 r, o[1]; mov.u64 r, i[2]; }");
+  std::vector<int64_t> offsets;
+  for (const Instruction& instruction : result.module.functions[0].instructions) offsets.push_back(instruction.operands[1].offset);
+  CHECK(offsets == (std::vector<int64_t>{8, 4, 8}));
+}
+
 TEST_CASE(operand_forms) {
   CHECK_EQ(operands_of("setp.eq %p1|%p2, !%p3, -1;"), "%p1|%p2 ; -%p3 ; -1");
   CHECK_EQ(operands_of("setp.eq _|%p2, %r1;"), "_|%p2 ; %r1");

@@ -84,6 +84,15 @@ TEST_CASE(one_unknown_instruction_is_no_error) {
   CHECK_EQ(result.module.functions[0].instructions[0].opcode, "quux");
 }
 
+TEST_CASE(a_bad_operand_costs_one_statement) {
+  for (const char* const bad : {"foo {%r1, %r99}, [%r1];", "foo {%r1, ?}, [%r1, {%r1, $}], %r1;", "foo {%r1, {1 2}}|%r1;"}) {
+    const ParseResult result = between(std::string(".entry bad() { .reg .b32 %r<3>; mov.u32 %r1, 1; ") + bad + " mov.u32 %r1, 2; }");
+    const Function* const function = result.module.find_function("bad");
+    REQUIRE(function != nullptr && !function->instructions.empty());
+    CHECK_EQ(function->instructions.back().operands[1].bits, 2u);
+  }
+}
+
 TEST_CASE(errors_have_a_place_and_a_message) {
   const ParseResult result = parse(kHead + ".entry k() {\n  .reg .b32 %r<2>;\n  add.u32 %r1, %r7, 1;\n}");
   REQUIRE(result.errors.size() == 1);

@@ -24,7 +24,9 @@ struct ControlFlowGraph {
   std::vector<uint32_t> immediate_post_dominator;  // kNoBlock: the virtual exit (reconvergence at return)
   std::vector<uint8_t> is_loop_header;
   std::vector<uint32_t> reverse_post_order;    // reachable blocks only
-  bool has_indirect_branch = false;            // brx whose target list was not found
+  // A branch whose targets were not found (its successors then are all labels), or tables too large
+  // to connect (then some blocks lack successors): where control goes is unknown.
+  bool has_indirect_branch = false;
 };
 
 ControlFlowGraph build_cfg(const Function& function);
