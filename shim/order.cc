@@ -11,17 +11,8 @@ CUresult prepare_home(CUstream stream, const Footprint& footprint) {
   return Coherence(world()).before_home(world().streams.get(stream), footprint);
 }
 
-CUresult before_opaque(CUstream stream, bool per_thread) {
-  const CUstream handle = normalized(stream, per_thread);
-  if (world().calm()) {
-    activity().bump(handle);
-    return CUDA_SUCCESS;
-  }
-  const std::lock_guard lock(world().mutex);
-  if (const CUresult ready = prepare_home(handle, anything()); ready != CUDA_SUCCESS) return after_call(ready);
-  activity().bump(handle);
-  if (!is_capturing(handle)) Coherence(world()).after_home(anything());
-  return CUDA_SUCCESS;
+CUresult opaque_call(CUstream stream, bool per_thread, CUresult (*call)(void*), void* argument) {
+  return enqueue(stream, per_thread, anything, [&] { return call(argument); });
 }
 
 CUresult after_call(CUresult result) {

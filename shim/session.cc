@@ -34,6 +34,7 @@ using transport::UniqueFd;
 
 constexpr Milliseconds kConnectTimeout{1000};
 constexpr Milliseconds kWatchPeriod{20};
+constexpr Milliseconds kAttachAgain{1000};
 
 void add(uint64_t& counter, uint64_t value) {
   std::atomic_ref(counter).fetch_add(value, std::memory_order_relaxed);
@@ -80,7 +81,8 @@ class Session {
   std::vector<WorkerLink*> links_;                        // attached, for the watch
   std::mutex slots_mutex_;
   std::map<uint32_t, uint32_t> slots_;  // kernel id -> counters slot
-  std::array<bool, TS_MAX_DEVICES> refused_{};            // attaching failed; under the world's lock
+  // Attaching failed: not to be tried again before then. Under the world's lock.
+  std::array<std::chrono::steady_clock::time_point, TS_MAX_DEVICES> refused_until_{};
 };
 
 Session* session = nullptr;  // set once, by the thread that starts the runtime
@@ -282,7 +284,8 @@ ts_kernel_counters* Session::kernel_counters(uint32_t kernel_id, uint32_t* slot)
 WorkerLink* Session::attach(uint32_t index) {
   World& all = world();
   if (WorkerLink* worker = all.worker(index)) return worker;
-  if (index == 0 || index >= TS_MAX_DEVICES || refused_[index]) return nullptr;
+  if (index == 0 || index >= TS_MAX_DEVICES) return nullptr;
+  if (std::chrono::steady_clock::now() < refused_until_[index]) return nullptr;
   ts_worker_info info;
   {
     const std::lock_guard lock(workers_mutex_);
@@ -296,7 +299,7 @@ WorkerLink* Session::attach(uint32_t index) {
                                                       counters_.fd().get());
   } catch (const std::exception& error) {
     log_line(LogLevel::kWarn, "worker %u (%s) cannot be used: %s", index, info.device.name, error.what());
-    refused_[index] = true;
+    refused_until_[index] = std::chrono::steady_clock::now() + kAttachAgain;
     return nullptr;
   }
   const std::lock_guard lock(links_mutex_);

@@ -1,76 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A controller with two workers on simulated GPUs, and programs run under it."""
+"""A controller with two workers on simulated GPUs."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-TIMEOUT = 120  # seconds, for any one program
-
-
-@dataclass
-class Machine:
-    """Simulated GPUs, and where a controller for them lives."""
-
-    native: Path
-    folder: Path
-    devices: str = "A100,L40S,L40S"
-
-    def environment(self, **more: str) -> dict[str, str]:
-        environment = dict(os.environ)
-        environment.pop("LD_PRELOAD", None)
-        environment |= {
-            "LD_LIBRARY_PATH": str(self.native / "sim"),
-            "TESSERA_SIM_DEVICES": self.devices,
-            "TESSERA_RUNTIME_DIR": str(self.folder / "run"),
-            "TESSERA_STORE": str(self.folder / "store.db"),
-            "TESSERA_NATIVE_DIR": str(self.native),
-        }
-        return environment | more
-
-    def control(self, *arguments: str) -> str:
-        command = [sys.executable, "-m", "tessera.cli.main", *arguments]
-        done = subprocess.run(
-            command,
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-            check=False,
-        )
-        assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
-        return done.stdout
-
-    def native_run(self, *command: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """Runs the command without Tessera."""
-        return self._run(command, self.environment(**more))
-
-    def run(self, *command: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """Runs the command under Tessera."""
-        preload = {"LD_PRELOAD": str(self.native / "libtessera.so")}
-        return self._run(command, self.environment(**preload, **more))
-
-    def _run(
-        self, command: tuple[str, ...], environment: dict[str, str]
-    ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            command,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-            check=False,
-        )
-        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-        return done
+from redirect.machine import Machine
 
 
 @pytest.fixture(scope="session")

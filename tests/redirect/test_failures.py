@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import Machine
+from redirect.machine import Machine
 
 PROGRAM = Path(__file__).with_name("endless.py")
 PATIENCE = 5.0  # seconds from the kill to the program's end or to its result

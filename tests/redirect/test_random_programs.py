@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from conftest import Machine
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from redirect.machine import Machine
 
 PROGRAM = Path(__file__).with_name("program.py")
 # `sum` and its like read other elements than they write: source and target differ.

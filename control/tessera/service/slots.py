@@ -35,6 +35,8 @@ class Slots:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._owners: dict[int, ProcessIdentity] = {}
+        # Slots are given out in turn: workers may still be clearing up the one given back last.
+        self._next = 0
         self._load()
 
     def acquire(self, owner: ProcessIdentity, taken: frozenset[int] = frozenset()) -> int:
@@ -45,8 +47,10 @@ class Slots:
         for slot, other in self._owners.items():
             if other == owner and slot not in taken:
                 return slot
-        for slot in range(SLOTS):
+        for step in range(SLOTS):
+            slot = (self._next + step) % SLOTS
             if slot not in taken and not self._held(slot):
+                self._next = (slot + 1) % SLOTS
                 self._owners[slot] = owner
                 self._save()
                 return slot

@@ -13,7 +13,7 @@ namespace tessera::worker {
 StatusPage::StatusPage(const ts_device& device, uint64_t budget)
     : memory_(transport::SharedMemory::create("tessera-worker-status", sizeof(ts_worker_status))) {
   ts_worker_status* status = page();
-  status->magic = TS_CONTROL_MAGIC;
+  status->magic = TS_CHANNEL_MAGIC;
   status->version = TS_PROTOCOL_VERSION;
   status->pid = getpid();
   status->state = 1;
