@@ -12,7 +12,8 @@ Chunks::Chunks(const Device& device, const Slot& slot)
       starts_(slot.granules()) {}
 
 Chunks::~Chunks() {
-  for (const auto& [address, size] : sizes_) device_.driver().cuMemUnmap(alias(address), size);
+  const Driver& driver = device_.driver();
+  for (const auto& [address, size] : sizes_) driver.note(driver.cuMemUnmap(alias(address), size), "cuMemUnmap");
 }
 
 void Chunks::abandon() {

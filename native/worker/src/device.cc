@@ -65,8 +65,8 @@ Device::Device(const Driver& driver, int ordinal) : driver_(driver) {
 
 Device::~Device() {
   if (context_ == nullptr) return;
-  driver_.cuStreamDestroy_v2(probe_);
-  driver_.cuDevicePrimaryCtxRelease_v2(device_);
+  driver_.note(driver_.cuStreamDestroy_v2(probe_), "cuStreamDestroy");
+  driver_.note(driver_.cuDevicePrimaryCtxRelease_v2(device_), "cuDevicePrimaryCtxRelease");
 }
 
 void Device::require_attribute(CUdevice_attribute attribute, const char* what) const {

@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 
+#include "log.h"
+
 namespace tessera::worker {
 namespace {
 
@@ -51,6 +53,10 @@ std::string Driver::error_name(CUresult code) const {
 
 void Driver::fail(CUresult code, const std::string& what) const {
   throw DriverError(code, what + ": " + error_name(code));
+}
+
+void Driver::note(CUresult code, const char* what) const {
+  if (code != CUDA_SUCCESS) log(LogLevel::kWarn, std::string(what) + ": " + error_name(code));
 }
 
 }  // namespace tessera::worker

@@ -36,6 +36,8 @@ struct Driver {
     if (code != CUDA_SUCCESS) fail(code, what);
   }
   [[noreturn]] void fail(CUresult code, const std::string& what) const;
+  /// For destructors: a failure can only be told.
+  void note(CUresult code, const char* what) const;
 
   /// Whether cuLaunchKernelEx and cuFuncGetParamInfo are there, and no stubs.
   bool has_launch_ex = false;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lanes.h"
 
-#include "log.h"
-
 namespace tessera::worker {
 
 Lanes::Lanes(const Device& device, Gate& gate, ts_channel* channel)
@@ -13,17 +11,17 @@ Lanes::Lanes(const Device& device, Gate& gate, ts_channel* channel)
                "cuMemHostRegister");
   const CUresult code = driver.cuMemHostGetDevicePointer_v2(&flags_, channel->lanes, 0);
   if (code == CUDA_SUCCESS) return;
-  driver.cuMemHostUnregister(channel->lanes);
+  driver.note(driver.cuMemHostUnregister(channel->lanes), "cuMemHostUnregister");
   driver.fail(code, "cuMemHostGetDevicePointer");
 }
 
 Lanes::~Lanes() {
-  for (const uint32_t lane : open_) device_.driver().cuStreamDestroy_v2(lanes_[lane].stream);
+  const Driver& driver = device_.driver();
+  for (const uint32_t lane : open_) driver.note(driver.cuStreamDestroy_v2(lanes_[lane].stream), "cuStreamDestroy");
 }
 
 void unregister_flags(const Device& device, ts_channel* channel) {
-  const CUresult code = device.driver().cuMemHostUnregister(channel->lanes);
-  if (code != CUDA_SUCCESS) log(LogLevel::kWarn, "cuMemHostUnregister: " + device.driver().error_name(code));
+  device.driver().note(device.driver().cuMemHostUnregister(channel->lanes), "cuMemHostUnregister");
 }
 
 void Lanes::abandon() { open_.clear(); }
@@ -79,7 +77,7 @@ void Lanes::poll() {
       }
     }
     if (lane.depth == 0 && lane.closing) {
-      device_.driver().cuStreamDestroy_v2(lane.stream);
+      device_.driver().note(device_.driver().cuStreamDestroy_v2(lane.stream), "cuStreamDestroy");
       lane = Lane{};
       open_[i] = open_.back();
       open_.pop_back();

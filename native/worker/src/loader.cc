@@ -189,8 +189,7 @@ void Loader::unload_unused(size_t keep) {
   std::erase_if(modules_, [&](const std::shared_ptr<Module>& module) {  // the oldest first
     if (unused <= keep || module.use_count() != 1) return false;
     --unused;
-    const CUresult code = device_.driver().cuModuleUnload(module->handle);
-    if (code != CUDA_SUCCESS) log(LogLevel::kWarn, "cuModuleUnload: " + device_.driver().error_name(code));
+    device_.driver().note(device_.driver().cuModuleUnload(module->handle), "cuModuleUnload");
     return true;
   });
   n_modules_ = modules_.size();

@@ -34,7 +34,7 @@ void MemoryHandle::map(const Device& device, uint64_t address, uint64_t bytes) c
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   const CUresult granted = driver.cuMemSetAccess(address, bytes, &access, 1);
   if (granted == CUDA_SUCCESS) return;
-  driver.cuMemUnmap(address, bytes);
+  driver.note(driver.cuMemUnmap(address, bytes), "cuMemUnmap");
   driver.fail(granted, "cuMemSetAccess");
 }
 
@@ -50,9 +50,9 @@ Reservation::Reservation(const Device& device, uint64_t address, uint64_t bytes)
   address_ = got;
   bytes_ = bytes;
   if (address != 0 && got != address) {
-    driver.cuMemAddressFree(got, bytes);
+    driver.note(driver.cuMemAddressFree(got, bytes), "cuMemAddressFree");
     driver_ = nullptr;
-    throw DriverError(CUDA_ERROR_OUT_OF_MEMORY, std::string("the addresses ") + wanted + " are taken in this worker");
+    throw DriverError(CUDA_ERROR_OUT_OF_MEMORY, std::string("the addresses ") + wanted + " are taken in this process");
   }
 }
 

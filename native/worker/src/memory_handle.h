@@ -25,7 +25,7 @@ class MemoryHandle {
     return *this;
   }
   ~MemoryHandle() {
-    if (driver_ != nullptr) driver_->cuMemRelease(handle_);
+    if (driver_ != nullptr) driver_->note(driver_->cuMemRelease(handle_), "cuMemRelease");
   }
 
   /// Maps all of it at `address` for reading and writing by `device`. Throws DriverError, and then nothing is mapped.
@@ -51,7 +51,7 @@ class Reservation {
     return *this;
   }
   ~Reservation() {
-    if (driver_ != nullptr) driver_->cuMemAddressFree(address_, bytes_);
+    if (driver_ != nullptr) driver_->note(driver_->cuMemAddressFree(address_, bytes_), "cuMemAddressFree");
   }
   uint64_t address() const { return address_; }
   explicit operator bool() const { return driver_ != nullptr; }

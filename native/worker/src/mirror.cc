@@ -9,8 +9,9 @@ Mirror::Mirror(const Device& device, StatusPage& status, const Slot& slot)
     : device_(device), status_(status), slot_(slot), addresses_(device, slot.base, slot.size), mapped_(slot.granules()) {}
 
 Mirror::~Mirror() {
+  const Driver& driver = device_.driver();
   for (const auto& [first, block] : blocks_) {
-    device_.driver().cuMemUnmap(slot_.address_of(first), block.count * TS_GRANULE);
+    driver.note(driver.cuMemUnmap(slot_.address_of(first), block.count * TS_GRANULE), "cuMemUnmap");
   }
   clear_scratch();
   status_.give_back(held_ * TS_GRANULE);
@@ -138,8 +139,10 @@ void Mirror::split(Blocks::iterator block, CUstream stream, const std::function<
 }
 
 void Mirror::clear_scratch() {
+  const Driver& driver = device_.driver();
   for (; scratch_granules_ > 0; --scratch_granules_) {
-    device_.driver().cuMemUnmap(scratch_.address() + (scratch_granules_ - 1) * TS_GRANULE, TS_GRANULE);
+    const uint64_t at = scratch_.address() + (scratch_granules_ - 1) * TS_GRANULE;
+    driver.note(driver.cuMemUnmap(at, TS_GRANULE), "cuMemUnmap");
   }
 }
 

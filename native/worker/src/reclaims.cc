@@ -26,10 +26,7 @@ void Reclaims::push(bool is_release, std::span<const ts_ring_range> ranges) {
   }
 }
 
-void Reclaims::release(std::span<const ts_ring_range> chunks) {
-  for (const ts_ring_range& range : chunks) chunks_.begin_release(range.begin, range.end);
-  push(true, chunks);
-}
+void Reclaims::release(std::span<const ts_ring_range> chunks) { push(true, chunks); }
 
 void Reclaims::evict(std::span<const ts_ring_range> ranges) {
   push(false, ranges);

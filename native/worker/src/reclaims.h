@@ -25,7 +25,7 @@ class Reclaims {
   Reclaims(const Reclaims&) = delete;
   Reclaims& operator=(const Reclaims&) = delete;
 
-  /// Whole live chunks: alias and mirror go. Throws DriverError.
+  /// Chunks whose release has begun: alias and mirror go. Throws DriverError.
   void release(std::span<const ts_ring_range> chunks);
   /// Whole granules of the slot: the mirror goes, unless keep() names them before. Throws DriverError.
   void evict(std::span<const ts_ring_range> ranges);

@@ -4,7 +4,8 @@
 namespace tessera::worker {
 
 EventPool::~EventPool() {
-  for (const CUevent event : free_) device_.driver().cuEventDestroy_v2(event);
+  const Driver& driver = device_.driver();
+  for (const CUevent event : free_) driver.note(driver.cuEventDestroy_v2(event), "cuEventDestroy");
 }
 
 CUevent EventPool::take() {

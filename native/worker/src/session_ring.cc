@@ -262,6 +262,7 @@ Session::Outcome Session::join(const RingMessage& message) {
 void Session::release(const RingMessage& message) {
   for (const ts_ring_range& range : message.ranges) {
     if (!chunks_.are_whole(range.begin, range.end)) break_off("what is to be released is not made of whole chunks");
+    chunks_.begin_release(range.begin, range.end);  // so that none is named twice
   }
   lanes_.poll();  // streams that are idle need no event
   reclaims_.release(message.ranges);

@@ -149,7 +149,7 @@ TEST_CASE(each_failing_driver_call_reaches_the_program_and_only_it) {
              std::atomic_ref(status.as<ts_worker_status>()->sessions).load() == 0;
     }));
     CHECK_EQ(status.as<ts_worker_status>()->errors, 1u);
-    FakeHome next(worker.socket());
+    FakeHome next(worker.socket(), kSlotBase + kSlotSize);
     prepare(next);
     CHECK(works(next));
     next.detach();

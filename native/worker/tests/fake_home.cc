@@ -93,12 +93,16 @@ FakeHome::FakeHome(const std::string& socket, uint64_t base, uint64_t size)
   check(gpu_.driver.cuMemHostGetDevicePointer_v2(&flags_, lanes_, 0), "cuMemHostGetDevicePointer");
 }
 
-FakeHome::~FakeHome() {
+FakeHome::~FakeHome() { detach(); }
+
+void FakeHome::detach() {
   for (auto& [lane, stream] : streams_) {
-    if (link_ != nullptr) std::atomic_ref<uint32_t>(lanes_[lane].done).store(requested_[lane]);
+    std::atomic_ref<uint32_t>(lanes_[lane].done).store(requested_[lane]);
     gpu_.driver.cuStreamDestroy_v2(stream);
   }
+  streams_.clear();
   if (link_ != nullptr) gpu_.driver.cuMemHostUnregister(lanes_);
+  link_.reset();
 }
 
 void FakeHome::add_chunk(uint64_t address, uint64_t size) {

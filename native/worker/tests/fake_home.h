@@ -132,7 +132,7 @@ class FakeHome {
   bool wait_failed(int milliseconds = 10000);
   bool wait_hung_up(int milliseconds = 10000);
   uint32_t done(uint32_t lane);
-  void detach() { link_.reset(); }
+  void detach();
 
  private:
   HomeGpu& gpu_;

@@ -115,6 +115,8 @@ again:
   ret;
 }
 
+.visible .entry ignore(.param .u64 a, .param .u64 b) { ret; }
+
 .visible .entry trap_now() { trap; }
 )";
 

@@ -52,7 +52,8 @@ class Transport {
   virtual uint64_t sequence() const = 0;
 
   virtual Producer& ring() = 0;
-  /// TS_LANES pairs of flags, page-aligned, kLanesBytes long: for the driver to register.
+  /// TS_LANES pairs of flags, page-aligned, kLanesBytes long: for the driver to register, and to unregister before this
+  /// object goes.
   virtual ts_lane* lanes() = 0;
   static constexpr size_t kLanesBytes = sizeof(ts_lane) * TS_LANES;
 
