@@ -97,6 +97,7 @@ Claims claims_of(const LaunchRequest& request, const KernelState& state, std::sp
     if (range.pointer < kNullPage) continue;
     std::vector<Range> live;
     if (!resolve(world().memory, range, live)) claims.all_in_slot = false;
+    for (const Range& piece : live) claims.all_in_slot = claims.all_in_slot && !world().memory.is_exposed(piece);
     claims.exact = claims.exact && (range.flags & TS_ACCESS_EXACT) != 0;
     const bool writes = (range.mode & TS_ACCESS_WRITE) != 0;
     const bool needs_old = (range.mode & TS_ACCESS_READ) != 0 || (range.flags & TS_ACCESS_MUST_WRITE) == 0;

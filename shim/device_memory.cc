@@ -194,6 +194,7 @@ void DeviceMemory::release_free_chunks(Part& part, bool all) {
     const CUresult unmapped = driver().cuMemUnmap(chunk.begin, chunk.size());
     const CUresult released = driver().cuMemRelease(handles_[chunk.begin]);
     handles_.erase(chunk.begin);
+    std::erase(exposed_, chunk);
     if (unmapped == CUDA_SUCCESS) part.holes.push_back(chunk);  // else the addresses are left alone for good
     if (unmapped != CUDA_SUCCESS || released != CUDA_SUCCESS) {
       log_line(LogLevel::kWarn, "the driver kept a chunk of %llu MiB that was to be freed (errors %d, %d)",
@@ -307,6 +308,16 @@ std::vector<CUdeviceptr> DeviceMemory::owned_by(CUcontext context) const {
     if (context == nullptr || owner.context == context) result.push_back(address);
   }
   return result;
+}
+
+void DeviceMemory::expose(uint64_t address) {
+  if (const auto chunk = chunk_of(address)) exposed_.push_back(*chunk);
+}
+
+bool DeviceMemory::is_exposed(Range range) const {
+  return std::any_of(exposed_.begin(), exposed_.end(), [&](const Range& chunk) {
+    return range.begin < chunk.end && chunk.begin < range.end;
+  });
 }
 
 CUresult DeviceMemory::export_chunk(uint64_t begin, int* fd) const {

@@ -65,6 +65,10 @@ class DeviceMemory {
   /// Lets `accessor` reach the memory of `owner`, now and later, as cuMemAlloc's memory can be reached by peers.
   CUresult grant(CUdevice owner, CUdevice accessor);
 
+  /// Others may reach the chunk that holds `address`: it is to stay home, until it is unmapped.
+  void expose(uint64_t address);
+  bool is_exposed(Range range) const;
+
   /// A file descriptor for the physical memory of a chunk, or the driver's error.
   CUresult export_chunk(uint64_t begin, int* fd) const;
 
@@ -107,6 +111,7 @@ class DeviceMemory {
   std::map<uint64_t, CUmemGenericAllocationHandle> handles_;  // by chunk begin
   std::map<uint64_t, Owner> owners_;                          // by allocation begin
   std::vector<CUdeviceptr> deferred_;
+  std::vector<Range> exposed_;  // chunks
   uint64_t next_id_ = 1;
 };
 

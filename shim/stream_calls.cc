@@ -230,3 +230,13 @@ TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice device) {
 TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice device) {
   return let_go_of_primary(device, [&] { return driver().cuDevicePrimaryCtxReset_v2(device); });
 }
+
+// A green context is a part of a device: its streams are ordinary streams of the directory.
+TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuGreenCtxRecordEvent(CUgreenCtx context, CUevent event) {
+  return synchronize([](Coherence& coherence) { return coherence.join_all(); },
+                     [&] { return driver().cuGreenCtxRecordEvent(context, event); });
+}
+TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuGreenCtxWaitEvent(CUgreenCtx context, CUevent event) {
+  activity().bump(CU_STREAM_LEGACY);
+  return after_call(driver().cuGreenCtxWaitEvent(context, event));
+}
