@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redirect.machine import Machine
@@ -43,6 +44,7 @@ def operations(draw: st.DrawFn) -> list[dict[str, Any]]:
     return drawn
 
 
+@pytest.mark.timeout(60 + 15 * RUNS)
 @settings(
     max_examples=RUNS,
     deadline=None,
