@@ -41,8 +41,11 @@ class StartWaits {
   /// Asks to let the lane's stream wait for `start`; false while the gate is closed.
   bool announce(uint32_t lane, uint32_t start);
   bool outstanding() const;
-  /// The program is gone: lets every stream run on.
-  void release_all() const;
+  /// Whether `start` is not before what the lane's stream was last told to wait for: start values only grow.
+  bool grows(uint32_t lane, uint32_t start) const;
+  /// The program is gone: lets every stream run on. To be called again and again until they have, with `round` counting
+  /// up: what the program last had in mind need not satisfy all waits, but one of four rounds satisfies any.
+  void release_all(uint32_t round) const;
 
  private:
   Gate& gate_;

@@ -37,7 +37,7 @@ CUstream Lanes::stream(uint32_t lane) {
 
 void Lanes::submitted(uint32_t lane, uint32_t operations, const std::string* what) {
   Lane& it = lanes_[lane];
-  if (it.depth == 0) ++busy_;
+  if (it.depth == 0 && operations != 0) ++busy_;
   it.depth += operations;
   if (what != nullptr) it.last = what;
 }
@@ -47,17 +47,17 @@ bool Lanes::wait_start(uint32_t lane, uint32_t start) {
   if (!waits_.announce(lane, start)) return false;
   const Driver& driver = device_.driver();
   const CUdeviceptr at = flag(lane, offsetof(ts_lane, start));
-  driver.check(driver.cuStreamWaitValue32_v2(stream(lane), at, start, CU_STREAM_WAIT_VALUE_GEQ), "cuStreamWaitValue32");
   submitted(lane, 1, nullptr);
+  driver.check(driver.cuStreamWaitValue32_v2(stream(lane), at, start, CU_STREAM_WAIT_VALUE_GEQ), "cuStreamWaitValue32");
   return true;
 }
 
 void Lanes::write_done(uint32_t lane, uint32_t value) {
   const Driver& driver = device_.driver();
   const CUdeviceptr at = flag(lane, offsetof(ts_lane, done));
+  submitted(lane, 1, nullptr);
   driver.check(driver.cuStreamWriteValue32_v2(stream(lane), at, value, CU_STREAM_WRITE_VALUE_DEFAULT),
                "cuStreamWriteValue32");
-  submitted(lane, 1, nullptr);
 }
 
 void Lanes::close(uint32_t lane) {

@@ -24,7 +24,8 @@ class Lanes {
 
   /// The lane's stream, made at first use. Throws DriverError.
   CUstream stream(uint32_t lane);
-  /// The lane's stream is about to get `operations` more; `what` names the last one in error texts.
+  /// The lane's stream is about to get `operations` more: to be said before, since giving them may fail half-way. `what`
+  /// names the last one in error texts and outlives the lane's work.
   void submitted(uint32_t lane, uint32_t operations, const std::string* what);
   /// Operations given to the lane's stream since it was last seen idle.
   uint32_t depth(uint32_t lane) const { return lanes_[lane].depth; }
@@ -47,7 +48,7 @@ class Lanes {
 
   const StartWaits& waits() const { return waits_; }
   /// Lets every stream go on although no start flag came: the program is gone.
-  void release_starts() const { waits_.release_all(); }
+  void release_starts(uint32_t round) const { waits_.release_all(round); }
   /// done = requested for every lane: nobody at home waits for this worker any more.
   void release_home() const;
   void abandon();

@@ -151,8 +151,8 @@ void Session::stay_failed() {
 void Session::wait_for_streams() {
   closing_.reset();
   auto pause = std::chrono::microseconds(200);
-  while (!worker_.poisoned()) {
-    lanes_.release_starts();
+  for (uint32_t round = 0; !worker_.poisoned(); ++round) {
+    lanes_.release_starts(round);
     try {
       lanes_.poll();
     } catch (const DriverError& error) {

@@ -89,7 +89,9 @@ bool Session::apply_chunks(uint64_t sequence) {
 
 /// Whether the lane's stream may be given a wait for `start` and more work behind it.
 bool Session::ready_to_wait(uint32_t lane, uint32_t start) {
-  if (start == 0 || lanes_.waits().has_come(lane, start)) return true;
+  if (start == 0) return true;
+  if (!lanes_.waits().grows(lane, start)) break_off("a start value of lane " + std::to_string(lane) + " goes back");
+  if (lanes_.waits().has_come(lane, start)) return true;
   return !worker_.gate.closed() && lanes_.depth(lane) < kDeepest;
 }
 
@@ -122,11 +124,11 @@ Session::Outcome Session::launch(const RingMessage& message) {
   if (!ready_to_wait(header.lane, header.start)) return hold(Hold::kStart);
   if (header.start != 0 && !lanes_.wait_start(header.lane, header.start)) return hold(Hold::kStart);
   const CUstream stream = lanes_.stream(header.lane);
+  lanes_.submitted(header.lane, static_cast<uint32_t>(message.ranges.size()) + 3, &function->name);
   pull(stream, message);
   samples_.before(message.launch.counter_slot, stream);
   enqueue(stream, message, *function);
   samples_.after(stream);
-  lanes_.submitted(header.lane, static_cast<uint32_t>(message.ranges.size()) + 3, &function->name);
   counters_.add(&ts_worker_counters::launches, 1);
   worker_.status.add_launch();
   closing_.reset();
@@ -244,13 +246,13 @@ Session::Outcome Session::join(const RingMessage& message) {
   if (!ready_to_wait(header.lane, header.start)) return hold(Hold::kStart);
   if (header.start != 0 && !lanes_.wait_start(header.lane, header.start)) return hold(Hold::kStart);
   const CUstream stream = lanes_.stream(header.lane);
+  lanes_.submitted(header.lane, static_cast<uint32_t>(message.ranges.size()), nullptr);
   uint64_t bytes = 0;
   for (const ts_ring_range& range : message.ranges) {
     const uint64_t size = range.end - range.begin;
     driver_.check(driver_.cuMemcpyDtoDAsync_v2(chunks_.alias(range.begin), range.begin, size, stream), "pushing data");
     bytes += size;
   }
-  lanes_.submitted(header.lane, static_cast<uint32_t>(message.ranges.size()), nullptr);
   lanes_.write_done(header.lane, header.value);
   counters_.add(&ts_worker_counters::joins, 1);
   counters_.add(&ts_worker_counters::pushes, message.ranges.size());

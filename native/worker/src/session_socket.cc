@@ -93,6 +93,11 @@ void Session::take_function(const Packet& packet) {
   request->shared_carveout = message.shared_carveout;
   request->wake = [memory = memory_] { transport::wake_consumer(memory->as<ts_channel>()); };
   if (functions_.size() <= message.function) functions_.resize(message.function + 1);
+  // Streams may still run what it stands for; only one that could not be loaded may be asked for again.
+  const LoadRequest* before = functions_[message.function].request.get();
+  if (before != nullptr && (!functions_[message.function].answered || before->status == CUDA_SUCCESS)) {
+    break_off("function " + std::to_string(message.function) + " is announced twice");
+  }
   functions_[message.function] = {request, false};
   unanswered_.push_back(message.function);
   worker_.loader.submit(std::move(request));

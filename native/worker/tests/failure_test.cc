@@ -137,7 +137,7 @@ TEST_CASE(each_failing_driver_call_reaches_the_program_and_only_it) {
       CHECK_EQ(home.load(kAdd, "add", kKernels, 16), std::string());
       home.launch(add(home));
     }
-    home.wait_done(0, home.join(0, {}));
+    home.wait_done(0, home.join_if_alive(0));
     CHECK(home.wait_failed(5000));
     CHECK(home.synchronize(0, 5000));
     CHECK_EQ(home.link().failure().code, std::atoi(std::strchr(fault, '=') + 1));

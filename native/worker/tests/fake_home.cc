@@ -200,6 +200,15 @@ uint32_t FakeHome::join(uint32_t lane, const std::vector<Range>& ranges, uint32_
   return value;
 }
 
+uint32_t FakeHome::join_if_alive(uint32_t lane) {
+  try {
+    return join(lane, {});
+  } catch (const transport::TransportError& error) {
+    CHECK(error.status() == Status::kFailed);
+    return requested_[lane];
+  }
+}
+
 CUstream FakeHome::stream(uint32_t lane) {
   CUstream& stream = streams_[lane];
   if (stream == nullptr) check(gpu_.driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");

@@ -107,6 +107,8 @@ class FakeHome {
   void launch(const Launch& launch);
   /// The message for pushing ranges home and finishing lane `lane`; the done value.
   uint32_t join(uint32_t lane, const std::vector<Range>& ranges, uint32_t start = 0);
+  /// As join(), also when the worker has failed already: the done value alone.
+  uint32_t join_if_alive(uint32_t lane);
   void close_lane(uint32_t lane);
   /// A ring message without a body of its own.
   void send_ranges(uint16_t type, uint32_t lane, const std::vector<Range>& ranges, uint32_t start, uint32_t value);

@@ -152,9 +152,31 @@ TEST_CASE(the_gate_closes_for_new_waits_and_clears_when_flags_come) {
   }
   CHECK(waits.announce(4, 1));
   CHECK(waits.outstanding());
-  waits.release_all();
+  waits.release_all(0);
   CHECK_EQ(lanes[4].start, 1u);
   CHECK(!waits.outstanding());
+  CHECK(waits.grows(4, 1));
+  CHECK(!waits.grows(4, 0xfffffff0));
+  CHECK(waits.grows(5, 0xfffffff0));
+}
+
+TEST_CASE(any_wait_comes_true_within_four_rounds_of_release) {
+  std::mt19937 random(4);
+  for (int i = 0; i < 1000; ++i) {
+    std::vector<ts_lane> lanes(TS_LANES);
+    Gate gate;
+    StartWaits waits(gate, lanes.data());
+    const auto first = static_cast<uint32_t>(random()), second = static_cast<uint32_t>(random());
+    CHECK(waits.announce(9, first));
+    CHECK(waits.announce(9, second | 1));
+    bool first_came = false, second_came = false;
+    for (uint32_t round = 0; round < 4; ++round) {
+      waits.release_all(round);
+      first_came |= reached(lanes[9].start, first);
+      second_came |= reached(lanes[9].start, second | 1);
+    }
+    REQUIRE(first_came && second_came);
+  }
 }
 
 TEST_CASE(flags_compare_cyclically) {

@@ -308,6 +308,8 @@ TEST_CASE(coming_and_going_leaves_nothing) {
       CHECK(home.run(add(home.base(), 64, 1), {{home.base(), 256}}));
       CHECK_EQ(home.read(home.base(), 1)[0], 1u);
       CHECK(status.as<ts_worker_status>()->memory_used > 0);
+      home.wait_done(1, home.join(1, {}));  // a join that pushes nothing, in a fresh lane
+      CHECK(home.synchronize(1));
     }
     CHECK(eventually([&] {
       return std::atomic_ref(status.as<ts_worker_status>()->memory_used).load() == 0 &&
