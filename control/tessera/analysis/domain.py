@@ -53,6 +53,14 @@ def bound_of(value: Value) -> Bound:
     return lo, hi
 
 
+def _maybe_pointer(poly: Poly) -> bool:
+    """Whether a polynomial may be an address: it has a term that may be a pointer."""
+    return any(
+        len(m) == 1 and c == 1 and m[0].kind in MAYBE_POINTER and (m[0].hi is None or m[0].hi >> 32)
+        for m, c in poly.terms.items()
+    )
+
+
 def _whole_ratio(poly: Poly, other: Poly) -> int:
     """The whole number that one polynomial may be a multiple by of another; else 0."""
     for monomial, coefficient in other.terms.items():
@@ -248,7 +256,7 @@ class Domain:
             if len(monomial) != 1 or monomial[0].kind != "rem":
                 continue
             numerator, divisor = monomial[0].args
-            if not isinstance(divisor, int):
+            if not isinstance(divisor, int) or _maybe_pointer(numerator):
                 continue
             whole = numerator.scale(-coefficient)
             if all(poly.terms.get(m) == c for m, c in whole.terms.items()):

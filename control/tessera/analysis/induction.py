@@ -130,6 +130,8 @@ class _Walker:
         node = definition.at
         if node not in self._loop.body or node in self._r.flow.tangled:
             return None
+        if node == self._loop.header:
+            return None  # another variable of this loop: what it holds is not a step
         inputs = self._r.reaching.inputs(definition)
         inner = self._r.flow.loops.get(node)
         if inner is not None:

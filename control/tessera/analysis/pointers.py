@@ -16,7 +16,7 @@ from tessera.analysis.environment import Env, Environments
 from tessera.analysis.polynomial import Atom, Poly, of_atom
 from tessera.analysis.registers import Registers
 
-_CHOICES = ("sel", "phi", "loopphi")
+_CHOICES = ("sel", "phi", "loopphi", "stored")
 _PLACES = ("symbol", "window", "driver")
 
 
@@ -111,6 +111,8 @@ class Attribution:
             pred, a, b = choice.args
             refine = self._environments.refine
             return [(a, refine(env, pred)), (b, refine(env, pred.negated()))]
+        if choice.kind == "stored":
+            return [(value, self._environments.at(index)) for index, value in choice.args[0]]
         edges, values = choice.args
         return [
             (value, self._environments.on_edge(edge))
@@ -134,6 +136,8 @@ class Attribution:
             return [choice.args[1].poly, choice.args[2].poly]
         if choice.kind == "phi":
             return [value.poly for value in choice.args[1]]
+        if choice.kind == "stored":
+            return [value.poly for _, value in choice.args[0]]
         return [self._registers.value(d).poly for _, d in choice.args[1]]
 
     def _roots_of(self, poly: Poly) -> set[Atom | None]:

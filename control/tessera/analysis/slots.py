@@ -20,6 +20,8 @@ from tessera.native.ptx import Instruction, Operand, OperandKind, Space
 if TYPE_CHECKING:
     from tessera.analysis.registers import Registers
 
+MAX_WORDS = 16
+
 SPACES = ("global", "shared", "local", "const", "param")
 
 
@@ -59,6 +61,7 @@ class Slots:
         self._stage = "new"
         self._sizes: dict[Symbol, dict[int, int]] = {}  # offset -> size of what is stored there
         self._spoilt: set[Symbol] = set()
+        self._words: dict[Symbol, list[tuple[int, int]]] = {}  # stores of 8 bytes: (index, slot)
 
     def read(self, index: int, symbol: Symbol, offset: int, size: int) -> Value | None:
         """What a load of a slot gives; None when it is no slot."""
@@ -69,6 +72,21 @@ class Slots:
             return None
         definition = self._registers.reaching.before((symbol, offset, size), index)
         return self._registers.value(definition)
+
+    def pointers(self, symbol: Symbol) -> list[tuple[int, Value]] | None:
+        """(store, value) of all words that are ever stored in a local variable; None when they
+        are too many, or not all known."""
+        self._prepare()
+        stores = self._words.get(symbol, [])
+        if self._stage != "ready" or not stores or len(stores) > MAX_WORDS:
+            return None
+        values = []
+        for index, slot in stores:
+            value = stored(self._registers, index, self._registers.program.code[index], slot)
+            if value is None:
+                return None
+            values.append((index, value))
+        return values
 
     def _prepare(self) -> None:
         if self._stage != "new":
@@ -92,6 +110,9 @@ class Slots:
             return
         offset = rest.constant
         size = STORAGE_BITS.get(ins.type, 0) // 8
+        if size == 8:
+            values = elements(ins.operands[1])
+            self._words.setdefault(symbol, []).extend((index, i) for i in range(len(values)))
         if offset is None or size == 0:
             self._spoilt.add(symbol)
             return
@@ -129,7 +150,19 @@ def load(r: Registers, index: int, ins: Instruction, slot: int) -> Value | None:
             found = _slot(r, index, ins, symbol, offset, size)
         if found is not None:
             return found.with_obligations(address.obligations)
+    if symbol is not None and symbol.space is Space.LOCAL and size == 8:
+        words = r.slots.pointers(symbol)
+        if words is not None:
+            return _one_of(r, index, words).with_obligations(address.obligations)
     return _from_memory(r, index, ins, slot)
+
+
+def _one_of(r: Registers, index: int, words: list[tuple[int, Value]]) -> Value:
+    """A word loaded from an array of words that are all known, at a place that is not: if it is
+    used as an address, it is one of them. (A store of half a word makes no valid pointer.)"""
+    node = r.reaching.node_of[index]
+    atom = r.domain.fresh("stored", (tuple(words),), type_bound(64, True), (node,), loaded=True)
+    return Value(of_atom(atom))
 
 
 def _parameter(

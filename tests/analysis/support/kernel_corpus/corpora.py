@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All corpora, by name."""
+
+from __future__ import annotations
+
+from kernel_corpus import effects, elementwise, indirect, loops, pointers
+from kernel_corpus.launches import REGISTRY, Maker
+
+NAMES = ("elementwise", "loops", "pointers", "indirect", "effects")
+MODULES = (elementwise, loops, pointers, indirect, effects)
+
+
+def kernels_of(corpus: str) -> list[str]:
+    """The kernels of a corpus that can be launched."""
+    return sorted(REGISTRY.makers[corpus])
+
+
+def maker_of(corpus: str, kernel: str) -> Maker:
+    return REGISTRY.makers[corpus][kernel]
