@@ -19,10 +19,9 @@ MAY_USE = {
     "access": set[str](),
     "protocol": set[str](),
     "memory": set[str](),
-    "driver": set[str](),
     "transport": {"protocol"},
-    "worker": {"access", "driver", "memory", "protocol", "transport"},
-    "shim": {"access", "driver", "memory", "protocol", "transport"},
+    "worker": {"memory", "protocol", "transport"},
+    "shim": {"access", "memory", "protocol", "transport"},
     "sim": {"ptx"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)
