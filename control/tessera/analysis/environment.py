@@ -56,7 +56,7 @@ class Env:
     """What holds at one place. Environments form the dominator tree, refined by predicates."""
 
     __slots__ = ("_building", "_directions", "_environments", "_facts", "_pending", "complete", "header",
-                 "node", "nonzero", "parent")  # fmt: skip
+                 "learnt", "node", "nonzero", "parent")  # fmt: skip
 
     def __init__(
         self,
@@ -72,6 +72,7 @@ class Env:
         self.header = header  # the loop whose invariants belong here
         self.nonzero: list[tuple[Poly, Proviso]] = []
         self.complete = True  # the predicates are fully told by the facts
+        self.learnt = 0  # facts that the predicates tell; the rest are a loop's invariants
         self._pending = preds
         self._building = False
         self._facts: list[Fact] | None = None
@@ -85,6 +86,7 @@ class Env:
             self._building = True
             for pred in self._pending:
                 self._learn(pred)
+            self.learnt = len(self._facts)
             if self.header is not None:
                 self._facts += self._environments.invariants(self, self.header)
             self._building = False
@@ -141,6 +143,7 @@ class Env:
                 full = Proviso(NONE, None, (), needs | {proviso})
                 self._facts.append(Fact((-signed).shift(1), full))
                 return
+        self.complete = self.complete and poly.uniform
 
     def chain(self) -> Iterator[Env]:
         env: Env | None = self

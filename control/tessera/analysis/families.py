@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import gcd
 
 from tessera.analysis.bounds import Bounds, Range, Term
-from tessera.analysis.environment import Env
+from tessera.analysis.environment import Env, Proviso
 from tessera.analysis.launch import Expr
 from tessera.analysis.polynomial import ONE, Atom, Poly
 from tessera.analysis.touches import Touch
@@ -29,6 +29,7 @@ class Member:
     rest: Poly  # uniform, without its constant
     number: int
     extent: int
+    provisos: frozenset[Proviso]
 
 
 @dataclass(slots=True)
@@ -43,10 +44,15 @@ class Family:
         return self.members[0]
 
 
-def member_of(bounds: Bounds, touch: Touch, env: Env, offset: Poly, extent: int) -> Member:
+def member_of(
+    bounds: Bounds, touch: Touch, env: Env, offset: Poly, provisos: frozenset[Proviso]
+) -> Member:
+    """Precondition: the extent of the touch is constant."""
     form = bounds.decompose(offset, env)
     number = form.rest.terms.get((), 0)
-    return Member(touch, env, list(form.terms), form.rest.shift(-number), number, extent)
+    extent = touch.extent.constant or 0
+    rest = form.rest.shift(-number)
+    return Member(touch, env, list(form.terms), rest, number, extent, provisos)
 
 
 def families(bounds: Bounds, root: Atom, members: list[Member]) -> Iterator[Family]:

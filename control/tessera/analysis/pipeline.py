@@ -84,7 +84,8 @@ def _analyze_kernel(
     attribution = Attribution(registers, environments, bounds)
     found = list(Scan(registers).run())
     _mark_pointers(attribution, registers, found)
-    ranges = Ranges(registers, environments, bounds, attribution, Coverage())
+    coverage = Coverage(registers, flow, environments, bounds)
+    ranges = Ranges(registers, environments, bounds, attribution, coverage)
     result.outcome = ranges.run(f for f in found if isinstance(f, Touch))
     result.reasons = Reasons(registers)
     for mark in found:

@@ -38,6 +38,7 @@ class Attribution:
         self._bounds = bounds
         self._pointers: set[tuple[int, int]] = set()  # (offset, width) of parameters in use as such
         self._roots: dict[Atom, frozenset[Atom | None]] = {}
+        self._reached: dict[Atom, set[Atom]] = {}
 
     def mark(self, poly: Poly) -> None:
         """Take note of a value that is surely an address: its only parameter is a pointer."""
@@ -50,6 +51,13 @@ class Attribution:
 
     def mark_parameter(self, offset: int) -> None:
         self._pointers.add((offset, 8))
+
+    def sides(self, address: Poly) -> Atom | None:
+        """A choice between two values in an address that decides about its root."""
+        for atom in _terms(address):
+            if atom.kind == "sel" and (self.roots(atom) - {None}):
+                return atom
+        return None
 
     def targets(self, address: Poly) -> list[Target] | None:
         """The pointers that an address may be based on; None when they are not known."""
@@ -121,15 +129,48 @@ class Attribution:
 
     def roots(self, choice: Atom) -> frozenset[Atom | None]:
         """The roots that a choice may have; None among them: one that is not known."""
-        found = self._roots.get(choice)
-        if found is None:
-            self._roots[choice] = frozenset()  # met again in a cycle: adds nothing
-            parts: set[Atom | None] = set()
-            for poly in self._inputs(choice):
-                parts |= self._roots_of(poly)
-            found = frozenset(parts)
-            self._roots[choice] = found
-        return found
+        if choice not in self._roots:
+            self._resolve(choice)
+        return self._roots[choice]
+
+    def _resolve(self, choice: Atom) -> None:
+        """Choices may depend on each other in a cycle: find the roots of all that this one
+        depends on, together."""
+        inputs: dict[Atom, list[Poly]] = {}
+        work = [choice]
+        while work:
+            current = work.pop()
+            if current in inputs or current in self._roots:
+                continue
+            inputs[current] = self._inputs(current)
+            work += [a for p in inputs[current] for a in _terms(p) if a.kind in _CHOICES]
+        self._reach(inputs)
+        found: dict[Atom, set[Atom | None]] = {c: set() for c in inputs}
+        changed = True
+        while changed:
+            changed = False
+            for current, polys in inputs.items():
+                before = len(found[current])
+                for poly in polys:
+                    found[current] |= self._roots_of(poly, found)
+                changed = changed or len(found[current]) > before
+        self._roots.update({c: frozenset(parts) for c, parts in found.items()})
+
+    def _reach(self, inputs: dict[Atom, list[Poly]]) -> None:
+        """Every word and place that stands in a choice with the coefficient 1, however deep."""
+        reach = {c: set[Atom]() for c in inputs}
+        changed = True
+        while changed:
+            changed = False
+            for current, polys in inputs.items():
+                before = len(reach[current])
+                for atom in (a for poly in polys for a in _terms(poly)):
+                    if _is_word(atom) or atom.kind in _PLACES:
+                        reach[current].add(atom)
+                    elif atom.kind in _CHOICES:
+                        reach[current] |= reach.get(atom) or self._reached.get(atom, set())
+                changed = changed or len(reach[current]) > before
+        self._reached.update(reach)
 
     def _inputs(self, choice: Atom) -> list[Poly]:
         if choice.kind == "sel":
@@ -140,26 +181,23 @@ class Attribution:
             return [value.poly for _, value in choice.args[0]]
         return [self._registers.value(d).poly for _, d in choice.args[1]]
 
-    def _roots_of(self, poly: Poly) -> set[Atom | None]:
+    def _roots_of(self, poly: Poly, found: dict[Atom, set[Atom | None]]) -> set[Atom | None]:
+        """The roots of one input of a choice, as far as they are known by now."""
         if not poly.terms or _is_undefined(poly):
             return set()  # null, or never written: not an address that is used
         terms = _terms(poly)
-        direct: set[Atom | None] = {a for a in terms if self._is_pointer(a)}
-        if not direct:
-            direct = {a for a in terms if _is_word(a)}
-        nested = [self.roots(a) for a in terms if a.kind in _CHOICES]
-        pointers = [roots for roots in nested if any(map(self._is_pointer, roots))]
-        if len(direct) + len(pointers) > 1:
-            return {None}
-        if direct:
-            return direct
-        if pointers:
-            return set(pointers[0])
-        known = [roots for roots in nested if roots]
-        if len(known) == 1:
-            return set(known[0])
-        # A cycle that only leads back to itself has no roots of its own.
-        return set() if nested and not known and len(terms) == len(nested) else {None}
+        choices = [a for a in terms if a.kind in _CHOICES]
+        strong = [a for a in terms if self._is_pointer(a)]
+        strong += [a for a in choices if any(map(self._is_pointer, self._reached[a]))]
+        weak = [a for a in terms if _is_word(a)] + [a for a in choices if self._reached[a]]
+        carriers = strong or weak
+        if len(carriers) == 1:
+            carrier = carriers[0]
+            if carrier.kind not in _CHOICES:
+                return {carrier}
+            return set(found[carrier]) if carrier in found else set(self._roots[carrier])
+        # What only leads back to where it came from has no root of its own.
+        return set() if not carriers and choices and len(choices) == len(terms) else {None}
 
     def _is_pointer(self, atom: Atom | None) -> bool:
         if atom is None:

@@ -26,6 +26,9 @@ from tessera.analysis.touches import Touch
 from tessera.native.ptx import Space
 
 
+MAX_SIDES = 10_000  # touches still to be taken apart
+
+
 @dataclass(slots=True)
 class ByteRange:
     """One access of the summary, with expressions still as objects. `lo` and `hi` are None when
@@ -74,7 +77,7 @@ class Ranges:
 
     def run(self, touches: Iterable[Touch]) -> Outcome:
         members: dict[tuple[Atom, Mode, bool], list[Member]] = {}
-        for touch in _distinct(touches, self._environments):
+        for touch, env, provisos in self._sides(_distinct(touches, self._environments)):
             targets = self._attribution.targets(touch.address)
             if targets is None:
                 self._unknown(touch)
@@ -82,15 +85,12 @@ class Ranges:
             for target in targets:
                 if target.root.kind != "param":
                     self._elsewhere(target, touch)
-                    continue
-                env = self._environments.at(touch.index)
-                extent = touch.extent.constant
-                if target.carrier is target.root and extent is not None:
+                elif target.carrier is target.root and touch.extent.constant is not None:
                     key = (target.root, touch.mode, target.offset.loaded)
-                    member = member_of(self._bounds, touch, env, target.offset, extent)
+                    member = member_of(self._bounds, touch, env, target.offset, provisos)
                     members.setdefault(key, []).append(member)
                 else:
-                    self._single(touch, env, target)
+                    self._single(touch, env, target, provisos)
         for (root, _, _), found in members.items():
             hulls: dict[tuple[object, ...], Hull] = {}
             for family in families(self._bounds, root, found):
@@ -110,6 +110,34 @@ class Ranges:
             return
         reason = self._reasons.no_root(touch.address)
         self._out.properties.setdefault(Property.UNKNOWN, (touch.index, reason))
+
+    def _sides(
+        self, touches: Iterable[Touch]
+    ) -> Iterable[tuple[Touch, Env, frozenset[Proviso]]]:
+        """Touches, those through `p ? a : b` as two that are made under p and under not p."""
+        work = [(t, self._environments.at(t.index), self._own(t)) for t in touches][::-1]
+        while work:
+            touch, env, provisos = work.pop()
+            choice = self._attribution.sides(touch.address)
+            if choice is None or len(work) > MAX_SIDES:
+                yield touch, env, provisos
+                continue
+            pred, a, b = choice.args
+            rest = touch.address - of_atom(choice)
+            for value, side in ((b, pred.negated()), (a, pred)):
+                place = self._environments.refine(env, side)
+                more = provisos
+                if value.obligations:
+                    more |= {self._bounds.claim(value.obligations, place)}
+                work.append((replace(touch, address=rest + value.poly), place, more))
+
+    def _own(self, touch: Touch) -> frozenset[Proviso]:
+        """What the address of a touch rests on, seen from where it is computed: the touch's own
+        predicate does not count."""
+        if not touch.obligations:
+            return frozenset()
+        place = self._environments.at_node(self._registers.reaching.node_of[touch.index])
+        return frozenset([self._bounds.claim(touch.obligations, place)])
 
     def _elsewhere(self, target: Target, touch: Touch) -> None:
         if target.root.kind == "symbol":
@@ -137,20 +165,20 @@ class Ranges:
         provisos = found.provisos
         guards = []
         for member in family.members:
-            if member.touch.obligations:
-                provisos |= {self._bounds.claim(member.touch.obligations, self._place(member.touch))}
+            provisos |= member.provisos
             guards.append(self._guard(member.env))
-        guard = guards[0] if all(g is guards[0] for g in guards) else self._any(guards)
-        whole = self._coverage.of(family) if found.lo and found.hi else None
+        alike = all(g is guards[0] for g in guards)
+        guard = guards[0] if alike else self._any(guards)
+        whole = self._coverage.of(family) if alike and found.lo and found.hi else None
         self._emit(first.touch, first.env, target, Range(found.lo, found.hi, provisos), guard, whole)
 
-    def _single(self, touch: Touch, env: Env, target: Target) -> None:
+    def _single(
+        self, touch: Touch, env: Env, target: Target, needs: frozenset[Proviso]
+    ) -> None:
         """A touch through a choice of pointers, or of a size that is not constant."""
         found = self._attribution.offset_range(target, env)
         size = self._bounds.range(touch.extent, env)
-        provisos = found.provisos | size.provisos
-        if touch.obligations:
-            provisos |= {self._bounds.claim(touch.obligations, self._place(touch))}
+        provisos = found.provisos | size.provisos | needs
         hi = None
         if found.hi is not None and size.hi is not None:
             hi = self._launch.add(found.hi, size.hi)
@@ -204,10 +232,6 @@ class Ranges:
             reason = r.reason or "the index arithmetic may wrap around"
             return replace(r, flags=flags, lo=None, hi=None, reason=reason)
         return replace(r, lo=self._launch.select(conditions, r.lo, self._launch.overflow))
-
-    def _place(self, touch: Touch) -> Env:
-        """Where the address was computed: the touch's own predicate does not count."""
-        return self._environments.at_node(self._registers.reaching.node_of[touch.index])
 
     def _and(self, a: Expr | None, b: Expr) -> Expr | None:
         both = b if a is None else self._launch.both(a, b)
