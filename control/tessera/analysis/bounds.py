@@ -20,6 +20,7 @@ from tessera.analysis.registers import Registers
 from tessera.analysis.transfer import rejoin
 
 WIDE = 1 << 24  # an atom with more values than this is as good as unbounded
+SMALL_MASK = 1 << 16
 _NO_PROVISOS: frozenset[Proviso] = frozenset()
 
 
@@ -339,6 +340,22 @@ class Bounds:
         hi = highs[0] if len(highs) == 1 else self.launch.min(*highs)
         return Range(self.launch.zero, hi, a.provisos | b.provisos)
 
+    def _range_or(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
+        """At most the sum; or, where one side is small, what its bits can fill up."""
+        a, b = (self.range(p, env, excluded) for p in atom.args)
+        if a.hi is None or b.hi is None:
+            return UNBOUNDED
+        provisos = a.provisos | b.provisos
+        for x, y in ((a.hi, b.hi), (b.hi, a.hi)):
+            if y.hi is not None and 0 <= y.hi < SMALL_MASK:
+                size = self.launch.const(1 << y.hi.bit_length())
+                high = self.launch.mul(self.launch.floor_div(x, size), size)
+                hi = self.launch.add(high, self.launch.const(size.value - 1))
+                return Range(self.launch.zero, hi, provisos)
+        return Range(self.launch.zero, self.launch.add(a.hi, b.hi), provisos)
+
+    _range_xor = _range_or
+
     def _range_pow2(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
         inner = self.range(atom.args[0], env, excluded)
         if inner.lo is None or inner.hi is None:
@@ -495,8 +512,9 @@ class Bounds:
         """All that a launch must satisfy for the provisos to hold, as one expression that is 0 or
         1; None: they cannot hold."""
         every = self._closure(provisos)
-        if every is None:
-            return None
+        return None if every is None else self._conditions_of(every)
+
+    def _conditions_of(self, every: list[Proviso]) -> Expr | None:
         out = self.launch.one
         tightest: dict[tuple[Poly, Env], tuple[int, int]] = {}
         for proviso in every:
@@ -539,6 +557,15 @@ class Bounds:
     def can_hold(self, provisos: frozenset[Proviso]) -> bool:
         """False when the provisos fail whatever the launch."""
         return self._closure(provisos) is not None
+
+    def conditions_beyond(
+        self, provisos: frozenset[Proviso], known: frozenset[Proviso]
+    ) -> Expr | None:
+        """As `conditions`, without those that follow from `known`, where they hold."""
+        every, given = self._closure(provisos), self._closure(known)
+        if every is None or given is None:
+            return None
+        return self._conditions_of([p for p in every if p not in set(given)])
 
     def _closure(self, provisos: frozenset[Proviso]) -> list[Proviso] | None:
         """The provisos and all that they rest on; None when one of them cannot hold."""

@@ -122,6 +122,10 @@ def _equal(a: Value, b: Value, bits: int) -> Pred:
         return FALSE if number % (1 << bits) else TRUE
     if (choice := _equal_to_choice(difference)) is not None:
         return choice
+    either = difference.single
+    if either is not None and either.kind == "or":  # x | y == 0
+        x, y = (Pred("eq", part, obligations) for part in either.args)
+        return conjunction(x, y)
     lo, hi = difference.bound()
     limit = (1 << min(bits, 63)) - 1
     if lo is None or hi is None or lo < -limit or hi > limit:

@@ -22,6 +22,7 @@ from tessera.native.ptx import Space
 
 Obligation = tuple[Poly, int, int]  # the polynomial lies within [lo, hi]
 NONE: frozenset[Obligation] = frozenset()
+SMALL = -256  # a number that may be as negative as this is well known as a large unsigned one
 MAYBE_POINTER = frozenset(("param", "symbol", "window", "phi", "loopphi", "sel"))
 
 
@@ -136,6 +137,8 @@ class Domain:
             return value
         if any(a.kind == "symbol" and a.args[0].space in _WINDOWED for a in poly.atoms):
             return value  # addresses of shared and local memory fit either width
+        if not signed and known_lo is not None and SMALL <= known_lo < 0 and _fits(known_hi, bits):
+            return Value(self.remainder(poly, 1 << bits), value.obligations)
         if bits < 64 and _will_wrap(poly, bits):
             wrapped = self.derived("wrap", (poly, bits, signed), (lo, hi))
             return Value(of_atom(wrapped), value.obligations)
@@ -480,6 +483,10 @@ def _split_multiples(poly: Poly, divisor: int) -> tuple[Poly, Poly]:
 def _content_apart(poly: Poly) -> tuple[int, int]:
     """The common divisor of all but the constant term, and the constant term."""
     return gcd(*(c for m, c in poly.terms.items() if m)), poly.terms.get((), 0)
+
+
+def _fits(hi: int | None, bits: int) -> bool:
+    return hi is not None and hi < 1 << bits
 
 
 _WINDOWED = (Space.SHARED, Space.LOCAL, Space.PARAM)

@@ -12,12 +12,12 @@ from tessera.native.ptx import Instruction, Operand, OperandKind, Type
 
 EVALUATED = frozenset(
     "mov add sub mul mad mul24 mad24 shl shr and or xor not neg abs min max div rem cvt cvta"
-    " setp selp ld ldu bfe shfl popc clz bfind fns szext".split()
+    " setp selp ld ldu bfe bfi shfl popc clz bfind fns szext".split()
 )
 """Opcodes whose results may take part in an address."""
 
 REGISTERS_ONLY = frozenset(
-    "addc subc madc sad brev bfi bmsk dp4a dp2a testp copysign rcp sqrt rsqrt sin cos lg2 ex2 fma"
+    "addc subc madc sad brev bmsk dp4a dp2a testp copysign rcp sqrt rsqrt sin cos lg2 ex2 fma"
     " tanh set slct cnot lop3 shf prmt isspacep mapa getctarank vote match activemask redux elect"
     " vadd vsub vabsdiff vmin vmax vshl vshr vmad vset vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2"
     " vset2 vadd4 vsub4 vavrg4 vabsdiff4 vmin4 vmax4 vset4 mma movmatrix wgmma createpolicy"

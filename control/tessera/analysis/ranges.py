@@ -207,7 +207,7 @@ class Ranges:
             touch.mode, flags, offset, guard, found.lo, found.hi, touch.index, reason,
             found.provisos,
         )  # fmt: skip
-        sure = self._launch.zero if whole is None else self._certainty(whole)
+        sure = self._launch.zero if whole is None else self._certainty(whole, found.provisos)
         if sure is not self._launch.zero:
             exact = flags | Flag.EXACT | (Flag.MUST_WRITE if touch.mode & Mode.WRITE else NO_FLAGS)
             both = self._and(guard, sure)
@@ -217,9 +217,9 @@ class Ranges:
                 replace(plain, guard=self._and(guard, self._launch.negate(sure)))
             )
 
-    def _certainty(self, whole: Whole) -> Expr:
-        """1 when a launch surely touches every byte."""
-        sure = self._bounds.conditions(whole.provisos)
+    def _certainty(self, whole: Whole, given: frozenset[Proviso]) -> Expr:
+        """1 when a launch surely touches every byte, given that the range holds at all."""
+        sure = self._bounds.conditions_beyond(whole.provisos, given)
         return self._launch.zero if sure is None else self._launch.both(sure, whole.condition)
 
     def _conditional(self, r: ByteRange) -> ByteRange:

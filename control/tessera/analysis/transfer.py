@@ -286,6 +286,24 @@ def _bfe(r: Registers, index: int, ins: Instruction, slot: int) -> Value | None:
     return Value(r.domain.quotient(Value(low), 1 << start).poly, a.obligations)
 
 
+def _bfi(r: Registers, index: int, ins: Instruction, slot: int) -> Value | None:
+    """Bits [start, start + count) of the second operand replaced by the first's lowest."""
+    bits = _integer(ins)
+    start, count = (r.operand(index, o).poly.constant for o in ins.operands[3:5])
+    if bits is None or start is None or count is None or start < 0 or count <= 0:
+        return None
+    if start + count > bits:
+        return None
+    a, b = r.operand(index, ins.operands[1]), r.operand(index, ins.operands[2])
+    field = ((1 << count) - 1) << start
+    kept = r.domain.mask(b.poly, ~field, bits)
+    if kept is None:
+        return None
+    inserted = a.poly if start + count == bits else r.domain.remainder(a.poly, 1 << count)
+    poly = rejoin(kept + inserted.scale(1 << start))
+    return Value(_reduce(poly, bits), a.obligations | b.obligations)
+
+
 def _shfl(r: Registers, index: int, ins: Instruction, slot: int) -> Value | None:
     if slot != 0:
         return None
@@ -308,6 +326,6 @@ HANDLERS: dict[str, Handler] = {
     "mov": _mov, "add": _add, "sub": _add, "mul": _mul, "mad": _mul, "mul24": _mul24,
     "mad24": _mul24, "shl": _shl, "shr": _shr, "and": _and, "or": _or, "xor": _or, "not": _not,
     "neg": _not, "abs": _abs, "min": _min, "max": _min, "div": _div, "rem": _div, "cvt": _cvt,
-    "cvta": _cvta, "selp": _selp, "bfe": _bfe, "shfl": _shfl, "popc": _count, "clz": _count,
+    "cvta": _cvta, "selp": _selp, "bfe": _bfe, "bfi": _bfi, "shfl": _shfl, "popc": _count, "clz": _count,
     "bfind": _count, "ld": load, "ldu": load, "st": stored,
 }  # fmt: skip
