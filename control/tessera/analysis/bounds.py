@@ -10,6 +10,7 @@ taken as one quantity.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 from tessera.analysis.domain import Obligation, Value
 from tessera.analysis.environment import Direction, Env, Environments, Fact, Proviso
@@ -46,7 +47,7 @@ class Term:
     range: Range
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Form:
     """The sum of some terms and a uniform rest."""
 
@@ -536,23 +537,42 @@ class Bounds:
     def _alike(
         self, obligations: dict[tuple[Poly, Env], tuple[int, int]]
     ) -> list[tuple[Range, int, int]]:
-        """Obligations of copies of one computation, as one: their terms have the same strides,
-        and start from the same values."""
-        groups: dict[tuple[object, ...], tuple[list[Term], Poly, int, int]] = {}
-        for (poly, env), (lo, hi) in obligations.items():
-            form = self.decompose(poly, env)
-            terms = sorted(form.terms, key=lambda t: (sorted(t.factor.terms), id(t.range.lo)))
-            key = (tuple((t.factor, t.range.lo) for t in terms), form.rest)
+        """Obligations of copies of one computation, as one: their terms have the same strides."""
+        forms = [self.decompose(poly, env) for poly, env in obligations]
+        self.align(forms)
+        groups: dict[tuple[object, ...], tuple[Form, int, int]] = {}
+        for form, (lo, hi) in zip(forms, obligations.values(), strict=True):
+            form.terms.sort(key=lambda t: (sorted(t.factor.terms), id(t.range.lo)))
+            key = (tuple(_kin(t) for t in form.terms), form.rest)
             known = groups.get(key)
             if known is None:
-                groups[key] = terms, form.rest, lo, hi
+                groups[key] = form, lo, hi
                 continue
             joined = [
                 Term(a.factor, a.part, 0, self.hull([a.range, b.range]))
-                for a, b in zip(known[0], terms, strict=True)
+                for a, b in zip(known[0].terms, form.terms, strict=True)
             ]
-            groups[key] = joined, form.rest, max(known[2], lo), min(known[3], hi)
-        return [(self._sum(terms, rest), lo, hi) for terms, rest, lo, hi in groups.values()]
+            groups[key] = Form(joined, form.rest), max(known[1], lo), min(known[2], hi)
+        return [(self._sum(form.terms, form.rest), lo, hi) for form, lo, hi in groups.values()]
+
+    def align(self, forms: list[Form]) -> None:
+        """Write equal symbolic strides as equal factors, and the rest's share of a stride as a
+        shift: row `4*k + 1` of a matrix is row `4*k`, shifted by one."""
+        common: dict[Poly, int] = {}
+        for form in forms:
+            for term in form.terms:
+                if term.factor.constant is None:
+                    unit, size = _unit(term.factor)
+                    common[unit] = gcd(common.get(unit, 0), size, _share(form.rest, unit))
+        for form in forms:
+            for place, term in enumerate(form.terms):
+                if term.factor.constant is None:
+                    unit, size = _unit(term.factor)
+                    whole = common[unit]
+                    shift = _share(form.rest, unit) // whole
+                    form.rest = form.rest - unit.scale(shift * whole)
+                    finer = self.finer(term, unit.scale(whole), size // whole)
+                    form.terms[place] = self.shifted(finer, shift)
 
     def can_hold(self, provisos: frozenset[Proviso]) -> bool:
         """False when the provisos fail whatever the launch."""
@@ -580,6 +600,25 @@ class Bounds:
                     seen[need] = None
                     work.append(need)
         return list(seen)
+
+
+def _unit(factor: Poly) -> tuple[Poly, int]:
+    """A factor as a primitive polynomial with a positive lead, and a whole number."""
+    content = factor.content()
+    if factor.terms[max(factor.terms)] < 0:
+        content = -content
+    return factor.divide_exactly(content), content
+
+
+def _share(rest: Poly, unit: Poly) -> int:
+    """How often a rest contains a unit, by its leading term."""
+    lead = max(unit.terms)
+    return rest.terms.get(lead, 0) // unit.terms[lead]
+
+
+def _kin(term: Term) -> tuple[object, ...]:
+    """Terms with equal kin may be joined: a symbolic stride makes them copies."""
+    return (term.factor, None if term.factor.constant is None else term.range.lo)
 
 
 def _multiple(varying: dict[Monomial, Poly], key: Poly) -> Poly | None:

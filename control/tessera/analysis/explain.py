@@ -25,6 +25,7 @@ _WORDS = {
     Property.SYSTEM_SCOPE: "talks to the host or to other devices while it runs",
     Property.CLUSTERS: "uses thread block clusters",
 }
+MAX_FORMULA = 240
 _MODES = {Mode.READ: "reads", Mode.WRITE: "writes", Mode.READ | Mode.WRITE: "updates"}
 
 
@@ -78,13 +79,18 @@ def _access(summary: KernelSummary, access: Access) -> list[str]:
         text += ", at places that depend on data"
     lines = [f"{text}  (line {access.line})"]
     if access.guard is not None:
-        lines.append(f"  only when {summary.formula(access.guard)}")
+        lines.append(f"  only when {_short(summary.formula(access.guard))}")
     condition = _condition(summary, access.lo)
     if condition is not None:
-        lines.append(f"  anywhere in its allocation unless {summary.formula(condition)}")
+        lines.append(f"  unless the index arithmetic wraps: {_short(summary.formula(condition))}")
     if access.reason:
         lines.append(f"  because {access.reason}")
     return lines
+
+
+def _short(text: str) -> str:
+    """A formula as far as somebody would read it."""
+    return text if len(text) <= MAX_FORMULA else text[: MAX_FORMULA - 1] + "…"
 
 
 def _condition(summary: KernelSummary, lo: int | None) -> int | None:
@@ -103,7 +109,7 @@ def _interval(summary: KernelSummary, access: Access) -> str:
     lo = access.lo
     if lo is not None and _condition(summary, lo) is not None:
         lo = summary.nodes[lo].b
-    return f"[{summary.formula(lo)}, {summary.formula(access.hi)})"
+    return f"[{_short(summary.formula(lo))}, {_short(summary.formula(access.hi))})"
 
 
 def _untouched(summary: KernelSummary, offsets: list[int]) -> list[str]:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import gcd
 
-from tessera.analysis.bounds import Bounds, Range, Term
+from tessera.analysis.bounds import Bounds, Form, Range, Term
 from tessera.analysis.environment import Env, Proviso
 from tessera.analysis.launch import Expr
 from tessera.analysis.polynomial import ONE, Atom, Poly
@@ -47,10 +46,10 @@ class Family:
 def member_of(
     bounds: Bounds, touch: Touch, env: Env, offset: Poly, provisos: frozenset[Proviso]
 ) -> Member:
-    """Precondition: the extent of the touch is constant."""
+    """Precondition: the extent of the touch is bounded statically."""
     form = bounds.decompose(offset, env)
     number = form.rest.terms.get((), 0)
-    extent = touch.extent.constant or 0
+    extent = touch.extent.bound()[1] or 0
     rest = form.rest.shift(-number)
     return Member(touch, env, list(form.terms), rest, number, extent, provisos)
 
@@ -69,44 +68,17 @@ def families(bounds: Bounds, root: Atom, members: list[Member]) -> Iterator[Fami
 
 
 def _align(bounds: Bounds, members: list[Member]) -> None:
-    """Write equal strides as equal factors, and the rest's share of a stride as a shift: row
-    `4*k + 1` of a matrix is row `4*k`, shifted by one."""
-    common: dict[Poly, int] = {}
-    for member in members:
-        for term in member.terms:
-            if term.factor.constant is None:
-                unit, size = _unit(term.factor)
-                share = _share(member.rest, unit)
-                common[unit] = gcd(common.get(unit, 0), size, share)
-    for member in members:
-        terms = []
-        for term in sorted(member.terms, key=lambda t: -(t.factor.constant or 0)):
-            if term.factor.constant is None:
-                unit, size = _unit(term.factor)
-                whole = common[unit]
-                shift = _share(member.rest, unit) // whole
-                member.rest = member.rest - unit.scale(shift * whole)
-                finer = bounds.finer(term, unit.scale(whole), size // whole)
-            else:
-                finer, whole = term, term.factor.constant
-                shift = member.number // whole if whole > 0 else 0
-                member.number -= shift * whole
-            terms.append(bounds.shifted(finer, shift))
-        member.terms = terms
-
-
-def _unit(factor: Poly) -> tuple[Poly, int]:
-    """A factor as a primitive polynomial with a positive lead, and a whole number."""
-    content = factor.content()
-    if factor.terms[max(factor.terms)] < 0:
-        content = -content
-    return factor.divide_exactly(content), content
-
-
-def _share(rest: Poly, unit: Poly) -> int:
-    """How often a rest contains a unit, by its leading term."""
-    lead = max(unit.terms)
-    return rest.terms.get(lead, 0) // unit.terms[lead]
+    """Symbolic strides as in `Bounds.align`; of constant ones, the number's share as a shift."""
+    forms = [Form(list(m.terms), m.rest) for m in members]
+    bounds.align(forms)
+    for member, form in zip(members, forms, strict=True):
+        member.rest = form.rest
+        member.terms = []
+        for term in sorted(form.terms, key=lambda t: -(t.factor.constant or 0)):
+            size = term.factor.constant or 0
+            shift = member.number // size if size > 0 else 0
+            member.number -= shift * size
+            member.terms.append(bounds.shifted(term, shift))
 
 
 def _cut(family: Family) -> list[Family]:

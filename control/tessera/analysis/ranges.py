@@ -85,7 +85,7 @@ class Ranges:
             for target in targets:
                 if target.root.kind != "param":
                     self._elsewhere(target, touch)
-                elif target.carrier is target.root and touch.extent.constant is not None:
+                elif target.carrier is target.root and touch.extent.bound()[1] is not None:
                     key = (target.root, touch.mode, target.offset.loaded)
                     member = member_of(self._bounds, touch, env, target.offset, provisos)
                     members.setdefault(key, []).append(member)
@@ -115,7 +115,7 @@ class Ranges:
         self, touches: Iterable[Touch]
     ) -> Iterable[tuple[Touch, Env, frozenset[Proviso]]]:
         """Touches, those through `p ? a : b` as two that are made under p and under not p."""
-        work = [(t, self._environments.at(t.index), self._own(t)) for t in touches][::-1]
+        work = [(t, _place(t, self._environments), self._own(t)) for t in touches][::-1]
         while work:
             touch, env, provisos = work.pop()
             choice = self._attribution.sides(touch.address)
@@ -167,9 +167,10 @@ class Ranges:
         for member in family.members:
             provisos |= member.provisos
             guards.append(self._guard(member.env))
-        alike = all(g is guards[0] for g in guards)
-        guard = guards[0] if alike else self._any(guards)
-        whole = self._coverage.of(family) if alike and found.lo and found.hi else None
+        same = all(g is guards[0] for g in guards)
+        guard = guards[0] if same else self._any(guards)
+        sized = all(m.touch.extent.constant is not None for m in family.members)
+        whole = self._coverage.of(family) if same and sized and found.lo and found.hi else None
         self._emit(first.touch, first.env, target, Range(found.lo, found.hi, provisos), guard, whole)
 
     def _single(
@@ -275,11 +276,17 @@ def _merged(ranges: list[ByteRange]) -> list[ByteRange]:
     return list(out.values())
 
 
+def _place(touch: Touch, environments: Environments) -> Env:
+    """What is known when a touch is made."""
+    env = environments.at(touch.index)
+    return env if touch.when is None else environments.refine(env, touch.when)
+
+
 def _distinct(touches: Iterable[Touch], environments: Environments) -> Iterable[Touch]:
     """Touches that are the same for the ranges, once."""
     seen: set[tuple[object, ...]] = set()
     for touch in touches:
-        env = environments.at(touch.index)
+        env = _place(touch, environments)
         key = (touch.address, touch.extent, touch.mode, touch.space, touch.obligations, env)
         if key not in seen:
             seen.add(key)

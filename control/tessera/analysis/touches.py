@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from tessera.analysis.domain import Obligation, Value
 from tessera.analysis.model import Mode, Property
 from tessera.analysis.opcodes import FLOAT_BITS, KNOWN, STORAGE_BITS, TENSOR_MAPS, TEXTURES
-from tessera.analysis.polynomial import Poly, constant
+from tessera.analysis.polynomial import ZERO, Poly, constant
+from tessera.analysis.predicates import Pred
 from tessera.analysis.registers import Registers
 from tessera.analysis.slots import elements, space_of
 from tessera.native.ptx import Instruction, Operand, OperandKind
@@ -28,6 +29,7 @@ class Touch:
     address: Poly
     extent: Poly
     obligations: frozenset[Obligation]
+    when: Pred | None = None  # beside the instruction's own predicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,13 @@ class Scan:
                 yield Mark(index, Property.CLUSTERS)
 
     def _touch(
-        self, index: int, mode: Mode, operand: Operand, extent: Value | int, space: str | None = None
+        self,
+        index: int,
+        mode: Mode,
+        operand: Operand,
+        extent: Value | int,
+        space: str | None = None,
+        when: Pred | None = None,
     ) -> Iterator[Found]:
         instruction = self._r.program.code[index]
         where = space_of(instruction) if space is None else space
@@ -80,7 +88,7 @@ class Scan:
         address = self._r.address(index, operand)
         size = Value(constant(extent)) if isinstance(extent, int) else extent
         yield Touch(
-            index, mode, where, address.poly, size.poly, address.obligations | size.obligations
+            index, mode, where, address.poly, size.poly, address.obligations | size.obligations, when
         )
 
     def _load(self, index: int, ins: Instruction) -> Iterator[Found]:
@@ -149,10 +157,16 @@ class Scan:
         """[shared], [global], size {, bytes really read}: the rest is filled with zeros."""
         size = self._r.operand(index, ins.operands[2])
         sources = [o for o in ins.operands[3:] if self._is_size(index, o)]
-        if sources:
-            read = self._r.domain.interpret(self._r.operand(index, sources[0]), 32, False)
-            size = self._r.domain.extremum("min", size, read)
-        yield from self._touch(index, READ, ins.operands[1], size, "global")
+        if not sources:
+            yield from self._touch(index, READ, ins.operands[1], size, "global")
+            return
+        read = self._r.domain.interpret(self._r.operand(index, sources[0]), 32, False)
+        when = None
+        chosen = read.poly.single
+        if chosen is not None and chosen.kind == "sel" and chosen.args[2] == Value(ZERO):
+            when, read = chosen.args[0], chosen.args[1]  # p ? n : 0 reads only under p
+        least = self._r.domain.extremum("min", size, read)
+        yield from self._touch(index, READ, ins.operands[1], least, "global", when)
 
     def _is_size(self, index: int, operand: Operand) -> bool:
         """A 32-bit operand; cache policies have 64 bits, and predicates none."""
