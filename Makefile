@@ -21,7 +21,7 @@ PACKAGE_SOURCES := $(shell find control -type f -not -path '*/__pycache__/*' 2>/
 CXX_FILES := $(shell git ls-files '*.cc' '*.cpp' '*.h' '*.cu' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-gpu test-native test-python check lint format tidy sanitize fuzz bench wheel build clean
+.PHONY: help demo test test-gpu test-native test-python check lint lint-python lint-cpp format tidy sanitize fuzz bench wheel build clean
 .DELETE_ON_ERROR:
 
 help: ## Say what can be made
@@ -45,10 +45,14 @@ test-gpu: build ## Run the tests that need a GPU and its driver
 
 check: lint tidy sanitize fuzz ## Style, types, clang-tidy, sanitizers, a short fuzz run
 
-lint: $(VENV)/.packages ## Style and types only
+lint: lint-python lint-cpp ## Style and types only
+
+lint-python: $(VENV)/.packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+lint-cpp: $(VENV)/.packages
 	@$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
 
 format: $(VENV)/.packages ## Put every source file into the project's format
