@@ -24,6 +24,8 @@ TS_INLINE f32 flush(f32 value) {
 }
 TS_INLINE f32 canonical(f32 value) { return value != value ? f32_of(kNanF32) : value; }
 
+TS_INLINE f64 quieted(f64 nan) { return f64_of(bits_of(nan) | u64{1} << 51); }
+
 /// Clamps to [0, 1]; a NaN becomes +0.
 TS_INLINE f32 saturate01(f32 value) { return value > 0.0f ? (value < 1.0f ? value : 1.0f) : 0.0f; }
 TS_INLINE f64 saturate01(f64 value) { return value > 0.0 ? (value < 1.0 ? value : 1.0) : 0.0; }
@@ -100,6 +102,7 @@ TS_INLINE u32 encode(f32 value) {
 /// The same from double, for operands that float cannot hold.
 template <class F, Rounding kMode>
 TS_INLINE u32 encode(f64 value) {
+  static_assert(F::kSignShift == 15, "from double only to the half formats");
   const u64 bits = bits_of(value), magnitude = bits & 0x7fffffffffffffffull;
   const bool negative = bits >> 63 != 0;
   const s32 source_exponent = static_cast<s32>(magnitude >> 52);
@@ -113,7 +116,9 @@ TS_INLINE u32 encode(f64 value) {
   u32 code = wide > F::kMaxFinite ? overflow_code<F, kMode>(negative) : static_cast<u32>(wide);
   if constexpr (F::kInfinity != 0) code = magnitude == 0x7ff0000000000000ull ? F::kInfinity : code;
   const u32 sign = (negative ? 1u : 0u) << F::kSignShift;
-  return magnitude > 0x7ff0000000000000ull ? F::kNan : code | sign;
+  // From double, unlike from float, a NaN keeps its sign and the top of its payload.
+  const u32 nan = F::kInfinity | 1u << (F::kMantissa - 1) | static_cast<u32>(magnitude >> (52 - F::kMantissa) & ((1u << F::kMantissa) - 1));
+  return (magnitude > 0x7ff0000000000000ull ? nan : code) | sign;
 }
 
 /// The value of a code of a small format without infinities or with them.

@@ -5,6 +5,7 @@
 #include "approximate.h"
 #include "map.h"
 #include "tables.h"
+#include "tiny.h"
 
 namespace tessera::sim::TESSERA_SIM_ISA {
 namespace {
@@ -62,7 +63,7 @@ TS_INLINE f64 high_word(f64 a) { return f64_of(bits_of(a) & 0xffffffff00000000ul
 TS_INLINE f64 nearest_high_word(f64 a) {
   const u64 bits = bits_of(a);
   const bool finite = (bits & 0x7ff0000000000000ull) != 0x7ff0000000000000ull;
-  return a == a ? f64_of((finite ? bits + 0x80000000ull : bits) & 0xffffffff00000000ull) : f64_of(kNanF64 | 0x7fffffffull << 32);
+  return a == a ? f64_of((finite ? bits + 0x80000000ull : bits) & 0xffffffff00000000ull) : f64_of(u64{kNanF32} << 32);
 }
 TS_INLINE f64 reciprocal64(f64 a) { return flush64(nearest_high_word(1.0 / flush64(high_word(a)))); }
 TS_INLINE f64 reciprocal_root64_high(f64 a) { return nearest_high_word(1.0 / __builtin_sqrt(flush64(high_word(a)))); }
@@ -86,8 +87,8 @@ constexpr OpEntry kEntries[] = {
     TS_APPROXIMATE(kRsqrt, rsqrt_float), TS_APPROXIMATE_4(kRcp, reciprocal), TS_APPROXIMATE_4(kSqrt, square_root),
     {op_key(Op::kSin, Type::kF32), &trigonometry<0, false>}, {op_key(Op::kSin, Type::kF32, Type::kNone, kFtz), &trigonometry<0, true>},
     {op_key(Op::kCos, Type::kF32), &trigonometry<1, false>}, {op_key(Op::kCos, Type::kF32, Type::kNone, kFtz), &trigonometry<1, true>},
-    {op_key(Op::kFdivFull, Type::kF32), map<&divide_full<false>>}, {op_key(Op::kFdivFull, Type::kF32, Type::kNone, kFtz), map<&divide_full<true>>},
-    {op_key(Op::kFdivApprox, Type::kF32), map<&divide_approximately<false>>}, {op_key(Op::kFdivApprox, Type::kF32, Type::kNone, kFtz), map<&divide_approximately<true>>},
+    {op_key(Op::kFdivFull, Type::kF32), map<&divide_full<false>>}, {op_key(Op::kFdivFull, Type::kF32, Type::kNone, kFtz), &Flushing<SingleFormat, &divide_full<true>, &exact_quotient<f32>>::run},
+    {op_key(Op::kFdivApprox, Type::kF32), map<&divide_approximately<false>>}, {op_key(Op::kFdivApprox, Type::kF32, Type::kNone, kFtz), &Flushing<SingleFormat, &divide_approximately<true>, &exact_quotient<f32>>::run},
     {op_key(Op::kRcpApprox64, Type::kF64, Type::kNone, kFtz), map<&reciprocal64>},
     {op_key(Op::kRsqrtApprox64, Type::kF64), map<&reciprocal_root64>}, {op_key(Op::kRsqrtApprox64, Type::kF64, Type::kNone, kFtz), map<&reciprocal_root64_high>},
 };

@@ -35,13 +35,16 @@ TS_INLINE f64 same64(f64 a) {
 // ---- between float and double ----
 template <bool kFlush, bool kSaturate>
 TS_INLINE f32 double_to_float(f64 a) {
-  return finish<kFlush, kSaturate>(static_cast<f32>(a));
+  const f32 value = static_cast<f32>(a);  // a NaN keeps its sign and the top of its payload
+  if constexpr (kSaturate) return saturate01(kFlush ? flush(value) : value);
+  return kFlush ? flush(value) : value;
 }
 template <bool kFlush, bool kSaturate>
 TS_INLINE f64 float_to_double(f32 a) {
   const f64 value = value_of<f32, kFlush>(a);
   if constexpr (kSaturate) return saturate01(value);
-  return a != a ? f64_of(0x7fffffffe0000000ull) : value;
+  if constexpr (kFlush) return a != a ? f64_of(0x7fffffffe0000000ull) : value;
+  return value;  // a NaN keeps its payload, made quiet
 }
 
 // ---- from half formats: exact ----
@@ -49,6 +52,7 @@ template <class T, u8 kFlags>
 TS_INLINE f32 half_up(T a) {
   return finish<false, (kFlags & kSat) != 0>(value_of<T, false>(a));
 }
+TS_INLINE u32 bfloat_up(u16 a) { return u32{a} << 16; }  // bits, also those of a NaN
 template <class T, u8 kFlags>
 TS_INLINE f64 half_up64(T a) {
   return float_to_double<false, (kFlags & kSat) != 0>(value_of<T, false>(a));
@@ -79,18 +83,18 @@ TS_INLINE u16 half_across(S a) {
 }
 
 // ---- tf32: a float with 10 bits of fraction ----
+// As the hardware does it: .rna passes NaNs and infinities through with their low bits cut off, and
+// .satfinite steps down from whatever has the greatest exponent.
 template <Rounding kMode, u8 kFlags>
 TS_INLINE f32 to_tf32(f32 a) {
   const u32 bits = bits_of(a), odd = bits >> 13 & 1;
   const u32 add = kMode == Rounding::kNearestAway ? 0x1000u : kMode == Rounding::kNearestEven ? 0xfffu + odd : 0u;
-  u32 result = (bits + add) & ~0x1fffu;
-  if constexpr ((kFlags & kSatFinite) != 0) {
-    result = (result & 0x7fffffffu) >= 0x7f800000u ? (bits & 0x80000000u) | 0x7f7fe000u : result;
-  } else {
-    result = (bits & 0x7fffffffu) == 0x7f800000u ? bits : result;
-  }
-  if constexpr ((kFlags & kRelu) != 0) result = bits >> 31 != 0 ? 0u : result;
-  return f32_of((bits & 0x7fffffffu) > 0x7f800000u ? kNanF32 : result);
+  const bool special = (bits & 0x7f800000u) == 0x7f800000u;
+  u32 result = (bits + (special ? 0u : add)) & ~0x1fffu;
+  if constexpr (kMode != Rounding::kNearestAway) result = (bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffe000u : result;
+  if constexpr ((kFlags & kSatFinite) != 0) result = (result & 0x7f800000u) == 0x7f800000u ? result - 0x2000u : result;
+  if constexpr ((kFlags & kRelu) != 0) result = result >> 31 != 0 ? 0u : result;
+  return f32_of(result);
 }
 
 #define TS_KEY(DT, ST, FLAGS, MODE) op_key(Op::kCvt, Type::DT, Type::ST, FLAGS, static_cast<u8>(MODE))
@@ -121,7 +125,7 @@ constexpr OpEntry kEntries[] = {
     {TS_KEY(kF64, kF32, kSat, 0), map<&float_to_double<false, true>>}, {TS_KEY(kF64, kF32, kFtz | kSat, 0), map<&float_to_double<true, true>>},
     {TS_KEY(kF32, kF16, 0, 0), map<&half_up<f16, 0>>}, {TS_KEY(kF32, kF16, kSat, 0), map<&half_up<f16, kSat>>},
     {TS_KEY(kF32, kF16, kFtz, 0), map<&half_up<f16, 0>>}, {TS_KEY(kF32, kF16, kFtz | kSat, 0), map<&half_up<f16, kSat>>},
-    {TS_KEY(kF32, kBF16, 0, 0), map<&half_up<bf16, 0>>}, {TS_KEY(kF32, kBF16, kSat, 0), map<&half_up<bf16, kSat>>},
+    {TS_KEY(kF32, kBF16, 0, 0), map<&bfloat_up>}, {TS_KEY(kF32, kBF16, kSat, 0), map<&half_up<bf16, kSat>>},
     {TS_KEY(kF64, kF16, 0, 0), map<&half_up64<f16, 0>>}, {TS_KEY(kF64, kF16, kSat, 0), map<&half_up64<f16, kSat>>},
     {TS_KEY(kF64, kBF16, 0, 0), map<&half_up64<bf16, 0>>}, {TS_KEY(kF64, kBF16, kSat, 0), map<&half_up64<bf16, kSat>>},
     TS_FOUR_MODES(TS_DOWN, kF16, HalfFormat, 0), TS_FOUR_MODES(TS_DOWN, kF16, HalfFormat, kSat), TS_FOUR_MODES(TS_DOWN, kF16, HalfFormat, kRelu),

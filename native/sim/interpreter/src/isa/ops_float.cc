@@ -4,6 +4,7 @@
 #include "numerics.h"
 #include "rounding.h"
 #include "tables.h"
+#include "tiny.h"
 
 namespace tessera::sim::TESSERA_SIM_ISA {
 namespace {
@@ -37,31 +38,31 @@ TS_INLINE f32 fsqrt(f32 a) {
   return finish<F, S>(__builtin_sqrtf(value_of<f32, F>(a)));
 }
 
-// A NaN result keeps the payload of the first NaN operand, made quiet; one made by the operation is canonical.
-TS_INLINE f64 finish64(f64 value, f64 a, f64 b, f64 c) {
-  constexpr u64 kQuiet = u64{1} << 51;
-  const f64 payload = a != a ? a : b != b ? b : c;
-  const u64 nan = payload != payload ? bits_of(payload) | kQuiet : kNanF64;
-  return value != value ? f64_of(nan) : value;
+/// A NaN result keeps the payload of the first operand here that is a NaN, made quiet; one that the operation makes is canonical.
+TS_INLINE f64 finish64(f64 value, f64 first, f64 second, f64 third) {
+  const f64 payload = first != first ? first : second != second ? second : third;
+  const f64 nan = payload != payload ? quieted(payload) : f64_of(kNanF64);
+  return value != value ? nan : value;
 }
-TS_INLINE f64 dadd(f64 a, f64 b) { return finish64(a + b, a, b, b); }
-TS_INLINE f64 dsub(f64 a, f64 b) { return finish64(a - b, a, b, b); }
-TS_INLINE f64 dmul(f64 a, f64 b) { return finish64(a * b, a, b, b); }
-TS_INLINE f64 dfma(f64 a, f64 b, f64 c) { return finish64(__builtin_fma(a, b, c), a, b, c); }
+// The hardware looks at b before c before a; its division routine at a before b.
+TS_INLINE f64 dadd(f64 a, f64 b) { return finish64(a + b, b, a, a); }
+TS_INLINE f64 dsub(f64 a, f64 b) { return finish64(a - b, b, a, a); }
+TS_INLINE f64 dmul(f64 a, f64 b) { return finish64(a * b, b, a, a); }
+TS_INLINE f64 dfma(f64 a, f64 b, f64 c) { return finish64(__builtin_fma(a, b, c), b, c, a); }
 TS_INLINE f64 ddiv(f64 a, f64 b) { return finish64(a / b, a, b, b); }
 TS_INLINE f64 drcp(f64 a) { return finish64(1.0 / a, a, a, a); }
 TS_INLINE f64 dsqrt(f64 a) { return finish64(__builtin_sqrt(a), a, a, a); }
 
 template <bool F>
 TS_INLINE f32 fabs32(f32 a) {
-  return f32_of(bits_of(value_of<f32, F>(a)) & 0x7fffffffu);
+  return canonical(f32_of(bits_of(value_of<f32, F>(a)) & 0x7fffffffu));
 }
 template <bool F>
 TS_INLINE f32 fneg32(f32 a) {
-  return f32_of(bits_of(value_of<f32, F>(a)) ^ 0x80000000u);
+  return canonical(f32_of(bits_of(value_of<f32, F>(a)) ^ 0x80000000u));
 }
-TS_INLINE u64 fabs64(u64 a) { return a & ~(u64{1} << 63); }
-TS_INLINE u64 fneg64(u64 a) { return a ^ u64{1} << 63; }
+TS_INLINE f64 fabs64(f64 a) { return a == a ? f64_of(bits_of(a) & ~(u64{1} << 63)) : quieted(a); }
+TS_INLINE f64 fneg64(f64 a) { return a == a ? f64_of(bits_of(a) ^ u64{1} << 63) : quieted(a); }
 // copysign d, a, b: the sign of a on the magnitude of b.
 TS_INLINE u32 copysign32(u32 a, u32 b) { return (a & 0x80000000u) | (b & 0x7fffffffu); }
 TS_INLINE u64 copysign64(u64 a, u64 b) { return (a & u64{1} << 63) | (b & ~(u64{1} << 63)); }
@@ -84,14 +85,14 @@ TS_INLINE f32 fextreme(f32 a, f32 b) {
   const bool a_nan = x != x, b_nan = y != y;
   const f32 other = N ? f32_of(kNanF32) : a_nan ? (b_nan ? f32_of(kNanF32) : y) : x;
   const f32 result = a_nan || b_nan ? other : choose<kMax>(x, y);
-  return X ? f32_of(bits_of(result) | (a_nan || b_nan ? 0u : sign)) : result;
+  return X && result == result ? f32_of(bits_of(result) | sign) : result;
 }
 template <bool kMax>
 TS_INLINE f64 dextreme(f64 a, f64 b) {
   const u64 x = bits_of(a), y = bits_of(b);
   const bool first = kMax ? a > b : a < b;
   const f64 ordered = a == b ? f64_of(kMax ? x & y : x | y) : first ? a : b;
-  return a != a ? (b != b ? f64_of(kNanF64) : b) : b != b ? a : ordered;
+  return a != a ? (b != b ? quieted(b) : b) : b != b ? a : ordered;
 }
 template <bool kMax, bool F, bool N, bool X>
 TS_INLINE f32 fextreme3(f32 a, f32 b, f32 c) {
@@ -120,6 +121,11 @@ TS_INLINE u64 on_floats3(u64 a, u64 b, u64 c) {
 #define TS_F32(OP, FUNCTION)                                                                                 \
   TS_ROUNDED(OP, kF32, 0, (map<&FUNCTION<false, false>>)), TS_ROUNDED(OP, kF32, kFtz, (map<&FUNCTION<true, false>>)), \
   TS_ROUNDED(OP, kF32, kSat, (map<&FUNCTION<false, true>>)), TS_ROUNDED(OP, kF32, kFtz | kSat, (map<&FUNCTION<true, true>>))
+// Operations whose exact result decides whether it is flushed.
+#define TS_F32_TINY(OP, FUNCTION, EXACT)                                                                     \
+  TS_ROUNDED(OP, kF32, 0, (map<&FUNCTION<false, false>>)), TS_ROUNDED(OP, kF32, kSat, (map<&FUNCTION<false, true>>)), \
+  TS_ROUNDED(OP, kF32, kFtz, (&Flushing<SingleFormat, &FUNCTION<true, false>, &EXACT<f32>>::run)),           \
+  TS_ROUNDED(OP, kF32, kFtz | kSat, (&Flushing<SingleFormat, &FUNCTION<true, true>, &EXACT<f32>>::run))
 #define TS_F32X2(OP, WRAP, FUNCTION)                                                                         \
   TS_ROUNDED(OP, kF32x2, 0, (map<&WRAP<&FUNCTION<false, false>>>)), TS_ROUNDED(OP, kF32x2, kFtz, (map<&WRAP<&FUNCTION<true, false>>>))
 #define TS_EXTREME(OP, FUNCTION, MAX, FLAGS)                                                                 \
@@ -130,8 +136,8 @@ TS_INLINE u64 on_floats3(u64 a, u64 b, u64 c) {
   TS_EXTREME(OP, FUNCTION, MAX, kNan | kXorSign), TS_EXTREME(OP, FUNCTION, MAX, kFtz | kNan | kXorSign)
 
 constexpr OpEntry kEntries[] = {
-    TS_F32(kFadd, fadd), TS_F32(kFsub, fsub), TS_F32(kFmul, fmul), TS_F32(kFfma, ffma),
-    TS_F32(kFdiv, fdiv), TS_F32(kRcp, frcp), TS_F32(kSqrt, fsqrt),
+    TS_F32(kFadd, fadd), TS_F32(kFsub, fsub), TS_F32_TINY(kFmul, fmul, exact_product), TS_F32_TINY(kFfma, ffma, exact_fma),
+    TS_F32_TINY(kFdiv, fdiv, exact_quotient), TS_F32_TINY(kRcp, frcp, exact_reciprocal), TS_F32(kSqrt, fsqrt),
     TS_ROUNDED(kFadd, kF64, 0, map<&dadd>), TS_ROUNDED(kFsub, kF64, 0, map<&dsub>), TS_ROUNDED(kFmul, kF64, 0, map<&dmul>),
     TS_ROUNDED(kFfma, kF64, 0, map<&dfma>), TS_ROUNDED(kFdiv, kF64, 0, map<&ddiv>), TS_ROUNDED(kRcp, kF64, 0, map<&drcp>),
     TS_ROUNDED(kSqrt, kF64, 0, map<&dsqrt>),

@@ -3,6 +3,7 @@
 #include "approximate.h"
 #include "map.h"
 #include "tables.h"
+#include "tiny.h"
 
 namespace tessera::sim::TESSERA_SIM_ISA {
 namespace {
@@ -82,17 +83,6 @@ TS_INLINE bf16 bfma(bf16 a, bf16 b, bf16 c) {
   return finish_half<bf16, kFlags>(f32_of(finite && back != wide ? odd : bits));
 }
 
-template <class T, u8 kFlags>
-TS_INLINE T habs(T a) {
-  const T x = (kFlags & kFtz) != 0 ? flushed(a) : a;
-  return {static_cast<u16>(x.bits & 0x7fff)};
-}
-template <class T, u8 kFlags>
-TS_INLINE T hneg(T a) {
-  const T x = (kFlags & kFtz) != 0 ? flushed(a) : a;
-  return {static_cast<u16>(x.bits ^ 0x8000)};
-}
-
 template <class T>
 TS_INLINE bool is_nan(T a);
 template <>
@@ -103,6 +93,17 @@ template <>
 TS_INLINE bool is_nan<bf16>(bf16 a) {
   return (a.bits & 0x7fff) > 0x7f80;
 }
+template <class T, u8 kFlags>
+TS_INLINE T habs(T a) {
+  const T x = (kFlags & kFtz) != 0 ? flushed(a) : a;
+  return {is_nan(x) ? kNanHalf : static_cast<u16>(x.bits & 0x7fff)};
+}
+template <class T, u8 kFlags>
+TS_INLINE T hneg(T a) {
+  const T x = (kFlags & kFtz) != 0 ? flushed(a) : a;
+  return {is_nan(x) ? kNanHalf : static_cast<u16>(x.bits ^ 0x8000)};
+}
+
 /// The order of halves as integers: sign and magnitude to two's complement, -0 just below +0.
 TS_INLINE s32 rank(u16 bits) { return (bits & 0x8000) != 0 ? -static_cast<s32>(bits & 0x7fff) - 1 : static_cast<s32>(bits); }
 
@@ -117,7 +118,8 @@ TS_INLINE T hextreme(T a, T b) {
   const bool a_nan = is_nan(a), b_nan = is_nan(b);
   const u16 chosen = (rank(x) < rank(y)) != kMax ? x : y;
   const u16 other = (kFlags & kNan) != 0 ? kNanHalf : a_nan ? (b_nan ? kNanHalf : y) : x;
-  return {static_cast<u16>(a_nan || b_nan ? other : chosen | sign)};
+  const u16 result = a_nan || b_nan ? other : chosen;
+  return {is_nan(T{result}) ? kNanHalf : static_cast<u16>(result | sign)};
 }
 template <class T, bool kMax, u8 kFlags>
 TS_INLINE T hextreme3(T a, T b, T c) {
@@ -146,17 +148,15 @@ TS_INLINE u32 pair3(u32 a, u32 b, u32 c) {
 }
 
 // ---- tables: each operation for one value and for a pair ----
-#define TS_ONE(ARITY, OP, TYPE, T, FLAGS, FUNCTION)                                \
-  {op_key(Op::OP, Type::TYPE, Type::kNone, FLAGS), map<&FUNCTION>},                \
-  {op_key(Op::OP, Type::TYPE##x2, Type::kNone, FLAGS), map<&pair##ARITY<T, &FUNCTION>>}
-#define TS_F16(ARITY, OP, FLAGS, ...) TS_ONE(ARITY, OP, kF16, f16, FLAGS, TS_UNWRAP(__VA_ARGS__))
-#define TS_UNWRAP(...) __VA_ARGS__
 #define TS_ARITHMETIC(OP, FUNCTION)                                                                           \
   {op_key(Op::OP, Type::kF16), map<&FUNCTION<f16, 0>>}, {op_key(Op::OP, Type::kF16x2), map<&pair2<f16, &FUNCTION<f16, 0>>>}, \
   {op_key(Op::OP, Type::kF16, Type::kNone, kFtz), map<&FUNCTION<f16, kFtz>>}, {op_key(Op::OP, Type::kF16x2, Type::kNone, kFtz), map<&pair2<f16, &FUNCTION<f16, kFtz>>>}, \
   {op_key(Op::OP, Type::kF16, Type::kNone, kSat), map<&FUNCTION<f16, kSat>>}, {op_key(Op::OP, Type::kF16x2, Type::kNone, kSat), map<&pair2<f16, &FUNCTION<f16, kSat>>>}, \
   {op_key(Op::OP, Type::kF16, Type::kNone, kFtz | kSat), map<&FUNCTION<f16, kFtz | kSat>>}, {op_key(Op::OP, Type::kF16x2, Type::kNone, kFtz | kSat), map<&pair2<f16, &FUNCTION<f16, kFtz | kSat>>>}, \
   {op_key(Op::OP, Type::kBF16), map<&FUNCTION<bf16, 0>>}, {op_key(Op::OP, Type::kBF16x2), map<&pair2<bf16, &FUNCTION<bf16, 0>>>}
+#define TS_TINY16(OP, FUNCTION, EXACT, FLAGS)                                                                 \
+  {op_key(Op::OP, Type::kF16, Type::kNone, FLAGS), &Flushing<HalfSingle, &FUNCTION<f16, FLAGS>, &EXACT<f16>>::run}, \
+  {op_key(Op::OP, Type::kF16x2, Type::kNone, FLAGS), &FlushingPair<&FUNCTION<f16, FLAGS>, &EXACT<f16>>::run}
 #define TS_FMA16(FLAGS) {op_key(Op::kFfma, Type::kF16, Type::kNone, FLAGS), map<&hfma<f16, FLAGS>>}, {op_key(Op::kFfma, Type::kF16x2, Type::kNone, FLAGS), map<&pair3<f16, &hfma<f16, FLAGS>>>}
 #define TS_FMAB16(FLAGS) {op_key(Op::kFfma, Type::kBF16, Type::kNone, FLAGS), map<&bfma<FLAGS>>}, {op_key(Op::kFfma, Type::kBF16x2, Type::kNone, FLAGS), map<&pair3<bf16, &bfma<FLAGS>>>}
 #define TS_UNARY16(OP, FUNCTION)                                                                              \
@@ -176,8 +176,9 @@ TS_INLINE u32 pair3(u32 a, u32 b, u32 c) {
   {op_key(Op::OP, Type::TYPE##x2, Type::kNone, FLAGS), map<&pair1<T, &happroximate<T, &FUNCTION, FLAGS>>>}
 
 constexpr OpEntry kEntries[] = {
-    TS_ARITHMETIC(kFadd, hadd), TS_ARITHMETIC(kFsub, hsub), TS_ARITHMETIC(kFmul, hmul),
-    TS_FMA16(0), TS_FMA16(kFtz), TS_FMA16(kSat), TS_FMA16(kFtz | kSat), TS_FMA16(kRelu), TS_FMA16(kFtz | kRelu),
+    TS_ARITHMETIC(kFadd, hadd), TS_ARITHMETIC(kFsub, hsub), TS_TINY16(kFmul, hmul, exact_product, kFtz), TS_TINY16(kFmul, hmul, exact_product, kFtz | kSat), TS_ARITHMETIC(kFmul, hmul),
+    TS_FMA16(0), TS_FMA16(kSat), TS_FMA16(kRelu), TS_TINY16(kFfma, hfma, exact_fma, kFtz),
+    TS_TINY16(kFfma, hfma, exact_fma, kFtz | kSat), TS_TINY16(kFfma, hfma, exact_fma, kFtz | kRelu),
     TS_FMAB16(0), TS_FMAB16(kRelu),
     TS_UNARY16(kFabs, habs), TS_UNARY16(kFneg, hneg),
     TS_EXTREMES16(kFmin, false), TS_EXTREMES16(kFmax, true),

@@ -9,25 +9,42 @@
 namespace tessera::sim::TESSERA_SIM_ISA {
 namespace {
 
-// ---- accumulators: an M x 8 matrix in registers; lane 4g + t has row g (and g + 8), columns 2t and 2t + 1 ----
+// ---- accumulators: the columns of an M x 8 matrix; lane 4g + t of the registers has row g (and g + 8), columns 2t, 2t + 1 ----
+
+template <class T, int M>
+using Column __attribute__((vector_size(M * sizeof(T)), aligned(64))) = T;
+
+/// One value per register and lane.
+template <class Calc, int M, class Word, class F>
+TS_INLINE void load_values(Warp& w, const u32* refs, Calc (*sum)[M], F decode_word) {
+  for (int r = 0; r < M / 4; ++r) {
+    const Word* lanes = reinterpret_cast<const Word*>(w.at(refs[r]));
+    for (int t = 0; t < 4; ++t) {
+      for (int g = 0; g < 8; ++g) sum[2 * t + r % 2][r / 2 * 8 + g] = decode_word(lanes[4 * g + t]);
+    }
+  }
+}
+template <class Calc, int M, class Word, class F>
+TS_INLINE void store_values(Warp& w, const u32* refs, const Calc (*sum)[M], F encode_word) {
+  for (int r = 0; r < M / 4; ++r) {
+    Word* lanes = reinterpret_cast<Word*>(w.at(refs[r]));
+    for (int g = 0; g < 8; ++g) {
+      for (int t = 0; t < 4; ++t) lanes[4 * g + t] = encode_word(sum[2 * t + r % 2][r / 2 * 8 + g]);
+    }
+  }
+}
 
 struct FloatAccumulator {
   using Calc = f32;
   template <int M>
   static constexpr int kRegisters = M / 4;
   template <int M>
-  static TS_INLINE void load(Warp& w, const u32* refs, f32 (*c)[8]) {
-    for (int r = 0; r < kRegisters<M>; ++r) {
-      const u32* lanes = w.lanes32(refs[r]);
-      for (int i = 0; i < kLanes; ++i) c[r / 2 * 8 + i / 4][i % 4 * 2 + r % 2] = f32_of(lanes[i]);
-    }
+  static TS_INLINE void load(Warp& w, const u32* refs, f32 (*sum)[M]) {
+    load_values<f32, M, u32>(w, refs, sum, [](u32 bits) { return f32_of(bits); });
   }
   template <int M>
-  static TS_INLINE void store(Warp& w, const u32* refs, const f32 (*c)[8]) {
-    for (int r = 0; r < kRegisters<M>; ++r) {
-      u32* lanes = w.lanes32(refs[r]);
-      for (int i = 0; i < kLanes; ++i) lanes[i] = bits_of(canonical(c[r / 2 * 8 + i / 4][i % 4 * 2 + r % 2]));
-    }
+  static TS_INLINE void store(Warp& w, const u32* refs, const f32 (*sum)[M]) {
+    store_values<f32, M, u32>(w, refs, sum, [](f32 value) { return bits_of(canonical(value)); });
   }
 };
 
@@ -36,22 +53,22 @@ struct HalfAccumulator {
   template <int M>
   static constexpr int kRegisters = M / 8;
   template <int M>
-  static TS_INLINE void load(Warp& w, const u32* refs, f32 (*c)[8]) {
+  static TS_INLINE void load(Warp& w, const u32* refs, f32 (*sum)[M]) {
     for (int r = 0; r < kRegisters<M>; ++r) {
       const u32* lanes = w.lanes32(refs[r]);
       for (int i = 0; i < kLanes; ++i) {
-        c[r * 8 + i / 4][i % 4 * 2] = half_to_float(static_cast<u16>(lanes[i]));
-        c[r * 8 + i / 4][i % 4 * 2 + 1] = half_to_float(static_cast<u16>(lanes[i] >> 16));
+        sum[i % 4 * 2][r * 8 + i / 4] = half_to_float(static_cast<u16>(lanes[i]));
+        sum[i % 4 * 2 + 1][r * 8 + i / 4] = half_to_float(static_cast<u16>(lanes[i] >> 16));
       }
     }
   }
   template <int M>
-  static TS_INLINE void store(Warp& w, const u32* refs, const f32 (*c)[8]) {
+  static TS_INLINE void store(Warp& w, const u32* refs, const f32 (*sum)[M]) {
     for (int r = 0; r < kRegisters<M>; ++r) {
       u32* lanes = w.lanes32(refs[r]);
       for (int i = 0; i < kLanes; ++i) {
-        const f32* pair = &c[r * 8 + i / 4][i % 4 * 2];
-        lanes[i] = float_to_half(pair[0]) | static_cast<u32>(float_to_half(pair[1])) << 16;
+        const int row = r * 8 + i / 4, column = i % 4 * 2;
+        lanes[i] = float_to_half(sum[column][row]) | static_cast<u32>(float_to_half(sum[column + 1][row])) << 16;
       }
     }
   }
@@ -62,47 +79,31 @@ struct DoubleAccumulator {
   template <int M>
   static constexpr int kRegisters = M / 4;
   template <int M>
-  static TS_INLINE void load(Warp& w, const u32* refs, f64 (*c)[8]) {
-    for (int r = 0; r < kRegisters<M>; ++r) {
-      const u64* lanes = w.lanes64(refs[r]);
-      for (int i = 0; i < kLanes; ++i) c[r / 2 * 8 + i / 4][i % 4 * 2 + r % 2] = f64_of(lanes[i]);
-    }
+  static TS_INLINE void load(Warp& w, const u32* refs, f64 (*sum)[M]) {
+    load_values<f64, M, u64>(w, refs, sum, [](u64 bits) { return f64_of(bits); });
   }
   template <int M>
-  static TS_INLINE void store(Warp& w, const u32* refs, const f64 (*c)[8]) {
-    for (int r = 0; r < kRegisters<M>; ++r) {
-      u64* lanes = w.lanes64(refs[r]);
-      for (int i = 0; i < kLanes; ++i) {
-        const f64 value = c[r / 2 * 8 + i / 4][i % 4 * 2 + r % 2];
-        lanes[i] = value == value ? bits_of(value) : kNanF64;
-      }
-    }
+  static TS_INLINE void store(Warp& w, const u32* refs, const f64 (*sum)[M]) {
+    store_values<f64, M, u64>(w, refs, sum, [](f64 value) { return value == value ? bits_of(value) : kNanF64; });
   }
 };
 
-/// Sums in 64 bits; wrapped, or clamped where the operation is saturating.
+/// Sums that wrap, or are clamped at the end where the operation is saturating.
 template <bool kSaturate>
 struct IntegerAccumulator {
   using Calc = s64;
   template <int M>
   static constexpr int kRegisters = M / 4;
   template <int M>
-  static TS_INLINE void load(Warp& w, const u32* refs, s64 (*c)[8]) {
-    for (int r = 0; r < kRegisters<M>; ++r) {
-      const u32* lanes = w.lanes32(refs[r]);
-      for (int i = 0; i < kLanes; ++i) c[r / 2 * 8 + i / 4][i % 4 * 2 + r % 2] = static_cast<s32>(lanes[i]);
-    }
+  static TS_INLINE void load(Warp& w, const u32* refs, Calc (*sum)[M]) {
+    load_values<Calc, M, u32>(w, refs, sum, [](u32 bits) { return static_cast<Calc>(static_cast<s32>(bits)); });
   }
   template <int M>
-  static TS_INLINE void store(Warp& w, const u32* refs, const s64 (*c)[8]) {
-    for (int r = 0; r < kRegisters<M>; ++r) {
-      u32* lanes = w.lanes32(refs[r]);
-      for (int i = 0; i < kLanes; ++i) {
-        s64 value = c[r / 2 * 8 + i / 4][i % 4 * 2 + r % 2];
-        if (kSaturate) value = value > 0x7fffffffLL ? 0x7fffffffLL : value < -0x80000000LL ? -0x80000000LL : value;
-        lanes[i] = static_cast<u32>(value);
-      }
-    }
+  static TS_INLINE void store(Warp& w, const u32* refs, const Calc (*sum)[M]) {
+    store_values<Calc, M, u32>(w, refs, sum, [](s64 value) {
+      if (kSaturate) value = value > 0x7fffffffLL ? 0x7fffffffLL : value < -0x80000000LL ? -0x80000000LL : value;
+      return static_cast<u32>(value);
+    });
   }
 };
 
@@ -115,6 +116,31 @@ TS_INLINE auto fragment(Warp& w, u32 ref) {
   }
 }
 
+/// sum[n] += left[k] * right[n][k], in the order of k.
+template <class Calc, class Element, int M, int K>
+TS_INLINE void accumulate(const Element (*left)[M], const Element (*right)[K], Calc (*sum)[M]) {
+  Column<Calc, M> columns[8];
+  __builtin_memcpy(columns, sum, sizeof columns);
+  for (int k = 0; k < K; ++k) {
+    if constexpr (sizeof(Element) == sizeof(Calc) && sizeof(Calc) == 4) {
+      const Column<Element, M> row = *reinterpret_cast<const Column<Element, M>*>(left[k]);
+      for (int n = 0; n < 8; ++n) columns[n] += row * right[n][k];
+      continue;
+    }
+    for (int n = 0; n < 8; ++n) {
+      Calc* column = reinterpret_cast<Calc*>(&columns[n]);
+      for (int m = 0; m < M; ++m) {
+        if constexpr (sizeof(Element) == 8) {
+          column[m] = __builtin_fma(left[k][m], right[n][k], column[m]);
+        } else {
+          column[m] = column[m] + static_cast<Calc>(left[k][m] * right[n][k]);
+        }
+      }
+    }
+  }
+  __builtin_memcpy(sum, columns, sizeof columns);
+}
+
 /// r = {d ..., a ..., b ..., c ...}. Register k-block * (M / 8) + row block of a holds rows of 8; b is stored by columns.
 template <class A, class B, class C, int M, int K>
 void multiply(Warp& w, const MicroOp& op, u32 mask) {
@@ -124,36 +150,22 @@ void multiply(Warp& w, const MicroOp& op, u32 mask) {
   constexpr int kBlock = A::kPerRegister, kBlocks = K / kBlock, kRows = M / 8;
   constexpr int kAccumulators = C::template kRegisters<M>;
   const u32 *d = op.r, *a = d + kAccumulators, *b = a + kBlocks * kRows, *c = b + kBlocks;
-  alignas(64) Element left[M][K], right[K][8];
-  alignas(64) Calc sum[M][8];
+  alignas(64) Element left[K][M], right[8][K];
+  alignas(64) Calc sum[8][M];
   for (int k = 0; k < kBlocks; ++k) {
     for (int m = 0; m < kRows; ++m) {
       const auto* words = fragment<A>(w, a[k * kRows + m]);
-      for (int row = 0; row < 8; ++row) {
-        for (int column = 0; column < kBlock; ++column) left[m * 8 + row][k * kBlock + column] = A::at(words, row, column);
+      for (int column = 0; column < kBlock; ++column) {
+        for (int row = 0; row < 8; ++row) left[k * kBlock + column][m * 8 + row] = A::at(words, row, column);
       }
     }
     const auto* words = fragment<B>(w, b[k]);
     for (int n = 0; n < 8; ++n) {
-      for (int row = 0; row < kBlock; ++row) right[k * kBlock + row][n] = B::at(words, n, row);
+      for (int row = 0; row < kBlock; ++row) right[n][k * kBlock + row] = B::at(words, n, row);
     }
   }
   C::template load<M>(w, c, sum);
-  for (int m = 0; m < M; ++m) {
-    Calc row[8];
-    for (int n = 0; n < 8; ++n) row[n] = sum[m][n];
-    for (int k = 0; k < K; ++k) {
-      const Element factor = left[m][k];
-      for (int n = 0; n < 8; ++n) {
-        if constexpr (sizeof(Element) == 8) {
-          row[n] = __builtin_fma(factor, right[k][n], row[n]);
-        } else {
-          row[n] = row[n] + static_cast<Calc>(factor * right[k][n]);
-        }
-      }
-    }
-    for (int n = 0; n < 8; ++n) sum[m][n] = row[n];
-  }
+  accumulate<Calc, Element, M, K>(left, right, sum);
   C::template store<M>(w, d, sum);
 }
 
@@ -164,14 +176,14 @@ void multiply_bits(Warp& w, const MicroOp& op, u32 mask) {
   using C = IntegerAccumulator<false>;
   constexpr int kBlocks = K / 128, kRows = M / 8, kAccumulators = C::template kRegisters<M>;
   const u32 *d = op.r, *a = d + kAccumulators, *b = a + kBlocks * kRows, *c = b + kBlocks;
-  s64 sum[M][8];
+  s64 sum[8][M];
   C::template load<M>(w, c, sum);
   for (int m = 0; m < M; ++m) {
     for (int n = 0; n < 8; ++n) {
       for (int k = 0; k < kBlocks; ++k) {
         const u32* x = w.lanes32(a[k * kRows + m / 8]) + m % 8 * 4;
         const u32* y = w.lanes32(b[k]) + n * 4;
-        for (int word = 0; word < 4; ++word) sum[m][n] += __builtin_popcount(kAnd ? x[word] & y[word] : x[word] ^ y[word]);
+        for (int word = 0; word < 4; ++word) sum[n][m] += __builtin_popcount(kAnd ? x[word] & y[word] : x[word] ^ y[word]);
       }
     }
   }

@@ -24,7 +24,7 @@ TS_INLINE s64 compute(VideoOperation operation, s64 a, s64 b) {
   switch (operation) {
     case VideoOperation::kAdd: return a + b;
     case VideoOperation::kSub: return a - b;
-    case VideoOperation::kAverage: return (a + b + 1) >> 1;
+    case VideoOperation::kAverage: return (a + b + (a + b >= 0 ? 1 : 0)) >> 1;  // halves are rounded away from zero
     case VideoOperation::kAbsoluteDifference: return a < b ? b - a : a - b;
     case VideoOperation::kMin: return a < b ? a : b;
     case VideoOperation::kMax: return a < b ? b : a;
