@@ -71,6 +71,7 @@ class Bounds:
         self._lowering = lowering
         self.launch = lowering.launch
         self._ranges: dict[tuple[Poly, Env, Excluded, frozenset[Atom]], Range] = {}
+        self._terms: dict[tuple[Poly, Env, Excluded, frozenset[Atom]], list[Term]] = {}
         self._claims: dict[tuple[frozenset[Obligation], Env], Proviso] = {}
         self._joins: dict[Atom, Range] = {}
         self._active: set[Atom] = set()
@@ -81,12 +82,20 @@ class Bounds:
     # Ranges
 
     def range(self, poly: Poly, env: Env, excluded: Excluded = frozenset()) -> Range:
+        number = poly.terms.get((), 0)
+        base = poly.shift(-number)
         # Inside a cycle of joins a result holds for that cycle only.
-        key = (poly, env, excluded, frozenset(self._active))
+        key = (base, env, excluded, frozenset(self._active))
         found = self._ranges.get(key)
         if found is None:
-            found = self._ranges[key] = self._compute(rejoin(poly), env, excluded)
-        return found
+            found = self._ranges[key] = self._compute(rejoin(base), env, excluded)
+        return self._moved(found, number) if number else found
+
+    def _moved(self, found: Range, number: int) -> Range:
+        by = self.launch.const(number)
+        lo = None if found.lo is None else self.launch.add(found.lo, by)
+        hi = None if found.hi is None else self.launch.add(found.hi, by)
+        return Range(lo, hi, found.provisos)
 
     def _compute(self, poly: Poly, env: Env, excluded: Excluded) -> Range:
         form = self.decompose(poly, env, excluded)
@@ -106,27 +115,34 @@ class Bounds:
         those that facts are about first, then what is left, by the strides that it has."""
         poly = rejoin(poly)
         varying, rest = poly.split()
+        key = (poly - rest, env, excluded, frozenset(self._active))
+        terms = self._terms.get(key)
+        if terms is None:
+            terms = self._terms[key] = self._take_apart(dict(varying), env, excluded)
+        return Form(list(terms), rest)
+
+    def _take_apart(
+        self, varying: dict[Monomial, Poly], env: Env, excluded: Excluded
+    ) -> list[Term]:
         terms: list[Term] = []
         while varying:
             chosen = self._choose(varying, env, excluded)
             if chosen is None:
                 break
             direction, factor = chosen
-            terms.append(Term(factor, direction.poly, 0, self._direction_range(direction, env, excluded)))
+            found = self._direction_range(direction, env, excluded)
+            terms.append(Term(factor, direction.poly, 0, found))
             varying = {m: c for m, c in varying.items() if m not in direction.poly.split()[0]}
         for factor, part in _by_stride(varying):
             terms.append(Term(factor, part, 0, self._box(part, env, excluded)))
-        return Form(terms, rest)
+        return terms
 
     def shifted(self, term: Term, shift: int) -> Term:
         """The term for `part + shift` in the place of `part`."""
         if not shift:
             return term
-        number = self.launch.const(shift)
-        found = term.range
-        lo = None if found.lo is None else self.launch.add(found.lo, number)
-        hi = None if found.hi is None else self.launch.add(found.hi, number)
-        return Term(term.factor, term.part, term.shift + shift, Range(lo, hi, found.provisos))
+        moved = self._moved(term.range, shift)
+        return Term(term.factor, term.part, term.shift + shift, moved)
 
     def finer(self, term: Term, factor: Poly, times: int) -> Term:
         """The term with a factor that is smaller by a whole number."""
@@ -173,12 +189,15 @@ class Bounds:
     ) -> tuple[Direction, Poly] | None:
         """The widest known combination that the polynomial contains as a multiple."""
         best: tuple[Direction, Poly] | None = None
-        for key, direction in env.directions().items():
-            if key in excluded or (best and len(best[0].poly.terms) >= len(key.terms)):
-                continue
-            factor = _multiple(varying, key)
-            if factor is not None:
-                best = direction, factor
+        leads = env.directions_by_lead()
+        for monomial in varying:
+            for direction in leads.get(monomial, ()):
+                key = direction.poly
+                if key in excluded or (best and len(best[0].poly.terms) >= len(key.terms)):
+                    continue
+                factor = _multiple(varying, key)
+                if factor is not None:
+                    best = direction, factor
         return best
 
     def _direction_range(self, direction: Direction, env: Env, excluded: Excluded) -> Range:
@@ -585,7 +604,8 @@ class Bounds:
         every, given = self._closure(provisos), self._closure(known)
         if every is None or given is None:
             return None
-        return self._conditions_of([p for p in every if p not in set(given)])
+        known_ones = set(given)
+        return self._conditions_of([p for p in every if p not in known_ones])
 
     def _closure(self, provisos: frozenset[Proviso]) -> list[Proviso] | None:
         """The provisos and all that they rest on; None when one of them cannot hold."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tessera.analysis.domain import NONE, Obligation
 from tessera.analysis.flow import Edge
 from tessera.analysis.launch import Expr
-from tessera.analysis.polynomial import Poly
+from tessera.analysis.polynomial import Monomial, Poly
 from tessera.analysis.predicates import Pred, facts, fold
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Direction:
 class Env:
     """What holds at one place. Environments form the dominator tree, refined by predicates."""
 
-    __slots__ = ("_building", "_directions", "_environments", "_facts", "_pending", "complete", "header",
+    __slots__ = ("_building", "_directions", "_environments", "_facts", "_leads", "_pending", "complete", "header",
                  "learnt", "node", "nonzero", "parent")  # fmt: skip
 
     def __init__(
@@ -77,6 +77,7 @@ class Env:
         self._building = False
         self._facts: list[Fact] | None = None
         self._directions: dict[Poly, Direction] | None = None
+        self._leads: dict[Monomial, list[Direction]] | None = None
 
     @property
     def facts(self) -> list[Fact]:
@@ -172,6 +173,17 @@ class Env:
         settled = self.parent is None or self.parent._directions is not None
         if settled and not self._building:
             self._directions = table
+        return table
+
+    def directions_by_lead(self) -> dict[Monomial, list[Direction]]:
+        """The directions by their largest varying monomial."""
+        if self._leads is not None:
+            return self._leads
+        table: dict[Monomial, list[Direction]] = {}
+        for key, direction in self.directions().items():
+            table.setdefault(max(key.split()[0]), []).append(direction)
+        if self._directions is not None:
+            self._leads = table
         return table
 
     def uniform_facts(self) -> Iterator[Fact]:

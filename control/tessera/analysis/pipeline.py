@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 from collections.abc import Iterator
@@ -47,8 +48,10 @@ def analyze_module(ptx_text: str | bytes) -> dict[str, KernelSummary]:
     module = parse(ptx_text)
     symbols = module_symbols(module)
     functions = defined_functions(module)
-    with _deep_recursion():
-        results = [_analyze_kernel(kernel, functions, symbols) for kernel in module.entries]
+    results = []
+    for kernel in module.entries:
+        with _deep_recursion(), _no_collection():
+            results.append(_analyze_kernel(kernel, functions, symbols))
     settle_globals(results)
     return {r.kernel.name: _summarize(r, module) for r in results}
 
@@ -178,6 +181,19 @@ def architectures(target: str) -> tuple[int, int]:
         return 0, 0
     number = int(match[1])
     return number, number if match[2] else 0
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """One kernel makes many small objects that live until it is done: looking among them for
+    garbage takes longer than the analysis."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @contextmanager

@@ -12,8 +12,16 @@ MODULES = (elementwise, loops, pointers, indirect, effects)
 
 def kernels_of(corpus: str) -> list[str]:
     """The kernels of a corpus that can be launched."""
+    if corpus == "triton":
+        from kernel_corpus.triton_kernels import VARIANTS
+
+        return sorted(VARIANTS)
     return sorted(REGISTRY.makers[corpus])
 
 
 def maker_of(corpus: str, kernel: str) -> Maker:
+    if corpus == "triton":
+        from kernel_corpus.triton_kernels import VARIANTS
+
+        return VARIANTS[kernel].maker
     return REGISTRY.makers[corpus][kernel]

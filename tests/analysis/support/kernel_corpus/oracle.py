@@ -48,15 +48,27 @@ class Verdict:
 
 
 def record(
-    folder: Path, corpus: str, ptx: str, launches: Sequence[tuple[str, int]], timeout: float = 600
+    folder: Path,
+    corpus: str,
+    ptx: str,
+    launches: Sequence[tuple[str, int]],
+    *,
+    entry: str = "",
+    shared: int = 0,
+    timeout: float = 600,
 ) -> list[tuple[dict[str, Any], list[Span]]]:
-    """Run launches on the simulated device: (its record, the allocations) of each."""
+    """Run launches on the simulated device: (its record, the allocations) of each.
+
+    `entry`: the kernel that all of them launch, where its name is not the corpus's.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "module.ptx").write_text(ptx)
     job = {
         "ptx": str(folder / "module.ptx"),
         "corpus": corpus,
         "launches": launches,
+        "entry": entry,
+        "shared": shared,
         "allocations": str(folder / "allocations.json"),
     }
     (folder / "job.json").write_text(json.dumps(job))

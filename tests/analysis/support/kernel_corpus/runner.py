@@ -12,6 +12,7 @@ import ctypes
 import json
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,8 @@ def main(job_file: str) -> None:
     out = []
     for kernel, seed in job["launches"]:
         launch = launch_of(job["corpus"], kernel, seed)
-        out.append(machine.run(kernel, launch))
+        launch = replace(launch, shared=launch.shared or job["shared"])
+        out.append(machine.run(job["entry"] or kernel, launch))
     Path(job["allocations"]).write_text(json.dumps(out))
 
 
