@@ -88,7 +88,7 @@ class Bounds:
         key = (base, env, excluded, frozenset(self._active))
         found = self._ranges.get(key)
         if found is None:
-            found = self._ranges[key] = self._compute(rejoin(base), env, excluded)
+            found = self._ranges[key] = self._compute(base, env, excluded)
         return self._moved(found, number) if number else found
 
     def _moved(self, found: Range, number: int) -> Range:
@@ -113,13 +113,22 @@ class Bounds:
     def decompose(self, poly: Poly, env: Env, excluded: Excluded = frozenset()) -> Form:
         """A polynomial as a uniform rest and multiples of combinations that are bounded as one:
         those that facts are about first, then what is left, by the strides that it has."""
-        poly = rejoin(poly)
+        poly = self._joined(poly, env, excluded)
         varying, rest = poly.split()
         key = (poly - rest, env, excluded, frozenset(self._active))
         terms = self._terms.get(key)
         if terms is None:
             terms = self._terms[key] = self._take_apart(dict(varying), env, excluded)
         return Form(list(terms), rest)
+
+    def _joined(self, poly: Poly, env: Env, excluded: Excluded) -> Poly:
+        """`d * (x / d) + x mod d` as `x`, unless something is known about one of the parts."""
+        whole = rejoin(poly)
+        if whole is poly:
+            return poly
+        chosen = self._choose(poly.split()[0], env, excluded)
+        parts = poly.atoms - whole.atoms
+        return poly if chosen is not None and chosen[0].poly.atoms & parts else whole
 
     def _take_apart(
         self, varying: dict[Monomial, Poly], env: Env, excluded: Excluded

@@ -9,6 +9,7 @@ it must cut all copies at the same place.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tessera.analysis.bounds import Bounds, Term
@@ -227,22 +228,35 @@ class _Judge:
     # Digits
 
     def _tiles(self, terms: list[Term], cuts: dict[int, list[Cut]]) -> bool:
-        """Whether the terms, from the smallest stride on, fill every byte."""
-        left = list(range(len(terms)))
+        """Whether the terms, from the smallest stride on, fill every byte, in one order or
+        another: which one may be for the launch to tell."""
         run = _coalesce(sorted({m.number for m in self._members}), self._first.extent)
         if run is None:
             return False
-        cover = constant(run)
-        while left:
-            for place in left:
-                size = self._filled(terms[place], cover, cuts.get(place, []), len(left) == 1)
-                if size is not None:
-                    cover = size
-                    left.remove(place)
-                    break
-            else:
-                return False
-        return True
+        given = self._condition
+        found = self._launch.zero
+        for condition in self._orders(terms, cuts, list(range(len(terms))), constant(run)):
+            found = self._launch.either(found, condition)
+        self._condition = self._launch.both(given, found)
+        return found is not self._launch.zero
+
+    def _orders(
+        self, terms: list[Term], cuts: dict[int, list[Cut]], left: list[int], cover: Poly
+    ) -> Iterator[Expr]:
+        """What a launch must satisfy for each order of the terms in `left` to fill everything,
+        on top of `cover` bytes."""
+        if not left:
+            yield self._launch.one
+            return
+        for place in left:
+            self._condition = self._launch.one
+            size = self._filled(terms[place], cover, cuts.get(place, []), len(left) == 1)
+            mine = self._condition
+            if size is None or mine is self._launch.zero:
+                continue
+            rest = [p for p in left if p != place]
+            for condition in self._orders(terms, cuts, rest, size):
+                yield self._launch.both(mine, condition)
 
     def _filled(
         self, term: Term, cover: Poly, cuts: list[Cut], is_last: bool
@@ -265,9 +279,11 @@ class _Judge:
         if exact is not None:
             return exact
         have, step = cover.constant, factor.constant
-        if have is not None and step is not None and have >= step > 0:
-            return constant(have // step)
-        return None
+        if have is not None and step is not None:
+            return constant(have // step) if have >= step > 0 else None
+        same = self._launch.equal(self._bounds.lower(factor), self._bounds.lower(cover))
+        self._require(same)
+        return constant(1)
 
     def _run(self, part: Poly, shifts: list[int], units: Poly, cut: bool) -> Poly | None:
         """The number of consecutive values of `part + shift`, starting with runs of `units`."""
