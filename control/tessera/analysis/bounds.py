@@ -395,7 +395,7 @@ class Bounds:
         )
 
     def _range_other_lane(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
-        return self.range(atom.args[0].poly, self._environments.empty)
+        return self._value_range(atom.args[0], self._environments.empty)
 
     def _range_sel(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
         pred, a, b = atom.args
@@ -431,7 +431,7 @@ class Bounds:
 
     def _value_range(self, value: Value, env: Env) -> Range:
         found = self.range(value.poly, env)
-        if value.obligations and found is not UNBOUNDED:
+        if value.obligations:
             found = found.relying_on(frozenset([self.claim(value.obligations, env)]))
         return found
 

@@ -23,5 +23,5 @@ _LAUNCHING = ("cudaLaunchDevice", "cudaGetParameterBuffer", "__cudaCDP", "cudaDe
 def external_call(name: str) -> Property | None:
     """What a kernel that calls `name` does; None for a function that is not known."""
     if name.startswith(_LAUNCHING):
-        return Property.LAUNCHES
+        return Property.LAUNCHES | Property.UNKNOWN  # what it launches may touch anything
     return _KNOWN.get(name)

@@ -152,13 +152,17 @@ class _Judge:
         for fact in path.facts:
             if fact.slack is not None:
                 return None
-            counters = {a for a in fact.poly.atoms if a.kind == "k"}
-            if counters - digits:
-                # The address does not change with these iterations: the first one counts, and
-                # what holds before the loop says that it takes place.
-                if not self._only_bounds_iterations(fact, counters - digits):
+            counters = {a for a in fact.poly.atoms if a.kind == "k"} - digits
+            if counters:
+                # The address does not change with these iterations: the first one counts.
+                first = self._in_first_iteration(fact, counters)
+                if first is None:
                     return None
-                continue
+                fact = first
+                if not fact.poly.split()[0]:
+                    self._require(self._bounds.at_most(fact.poly, None))
+                    self._provisos.add(fact.proviso)
+                    continue
             if (hi := fact.poly.bound()[1]) is not None and hi <= 0:
                 self._provisos.add(fact.proviso)
                 continue
@@ -199,14 +203,14 @@ class _Judge:
         self._provisos.add(fact.proviso)
         return True
 
-    def _only_bounds_iterations(self, fact: Fact, counters: set[Atom]) -> bool:
-        """Whether a fact only limits how often a loop goes round: more of it with each one."""
+    def _in_first_iteration(self, fact: Fact, counters: set[Atom]) -> Fact | None:
+        """What a fact says of the first iteration of some loops."""
+        poly: Poly | None = fact.poly
         for counter in counters:
-            step = fact.poly.split()[0].get((counter,))
-            if step is None or (step.bound()[0] or -1) < 0:
-                return False
-            self._provisos.add(fact.proviso)
-        return True
+            poly = poly.substitute(counter, constant(0)) if poly is not None else None
+        if poly is None or any(a.homes for a in poly.atoms):
+            return None
+        return Fact(poly, fact.proviso)
 
     def _cut(self, fact: Fact, member: Member, terms: list[Term]) -> tuple[int, Cut] | None:
         varying, rest = fact.poly.split()

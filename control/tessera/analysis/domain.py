@@ -385,12 +385,8 @@ class Domain:
         if a == b:
             return a
         common = common_part(a.poly, b.poly)
-        x, y = a.poly - common, b.poly - common
-        (x_lo, x_hi), (y_lo, y_hi) = x.bound(), y.bound()
-        atom = self.derived(
-            "sel", (pred, Value(x, a.obligations), Value(y, b.obligations)),
-            (_both(min, x_lo, y_lo), _both(max, x_hi, y_hi)),
-        )  # fmt: skip
+        sides = Value(a.poly - common, a.obligations), Value(b.poly - common, b.obligations)
+        atom = self.derived("sel", (pred, *sides), hull_of(list(sides)))
         return Value(common + of_atom(atom))
 
     def power_of_two(self, exponent: Value, bits: int) -> Value:
@@ -408,6 +404,18 @@ class Domain:
         if lo is not None and lo >= 0:
             return value
         return self.extremum("max", value, Value(-value.poly, value.obligations))
+
+
+def hull_of(values: list[Value]) -> Bound:
+    """Static bounds of one of several values. Those that rest on obligations do not count: the
+    obligations stay inside of the choice."""
+    if any(value.obligations for value in values):
+        return (None, None)
+    lows, highs = zip(*(value.poly.bound() for value in values), strict=True)
+    return (
+        None if None in lows else min(lows),
+        None if None in highs else max(highs),
+    )
 
 
 def polys_of(args: Iterable[Any]) -> Iterable[Poly]:

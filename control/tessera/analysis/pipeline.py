@@ -125,8 +125,9 @@ def _calls(program: Program, reaching: Reaching, outcome: Outcome) -> None:
                 outcome.properties.setdefault(
                     Property.UNKNOWN, (index, f"{name} is not defined in this module")
                 )
-            elif known:
-                outcome.properties.setdefault(known, (index, name))
+            else:
+                for kind in known:
+                    outcome.properties.setdefault(kind, (index, name))
 
 
 def settle_globals(results: list[KernelResult]) -> None:

@@ -9,7 +9,7 @@ same in every polynomial that is met at one place.
 from __future__ import annotations
 
 from tessera.analysis.compare import predicate_of
-from tessera.analysis.domain import Domain, Value, common_part
+from tessera.analysis.domain import Domain, Value, common_part, hull_of
 from tessera.analysis.flow import Edge, Flow
 from tessera.analysis.induction import find_induction
 from tessera.analysis.launch import MAX_BLOCK, MAX_CLUSTER, MAX_GRID, type_bound
@@ -41,6 +41,8 @@ class Registers:
     def operand(self, index: int, operand: Operand) -> Value:
         kind = operand.kind
         if kind is OperandKind.REGISTER:
+            if operand.component >= 0:
+                return self.opaque(index, 64)  # an element of a vector register
             value = self.register(index, operand.register)
             return Value(-value.poly, value.obligations) if operand.negated else value
         if kind is OperandKind.INTEGER:
@@ -159,13 +161,10 @@ class Registers:
         rests = [Value(v.poly - common, v.obligations) for v in values]
         if all(rest == rests[0] for rest in rests):
             return values[0]
-        lows, highs = zip(*(rest.poly.bound() for rest in rests), strict=True)
-        bound = (
-            None if None in lows else min(lows),
-            None if None in highs else max(highs),
-        )
         edges = tuple(edge for edge, _ in inputs)
-        atom = self.domain.fresh("phi", (edges, tuple(rests)), bound, (definition.at,))
+        atom = self.domain.fresh(
+            "phi", (edges, tuple(rests)), hull_of(rests), (definition.at,)
+        )
         atom.loaded = any(rest.poly.loaded for rest in rests)
         return Value(common + of_atom(atom))
 

@@ -145,7 +145,7 @@ def load(r: Registers, index: int, ins: Instruction, slot: int) -> Value | None:
         offset += slot * size
         found = None
         if symbol.kind == "parameter":
-            found = _parameter(r, ins, symbol, offset, size)
+            found = _parameter(r, index, ins, symbol, offset, size)
         elif symbol.kind == "slot" or symbol.space is Space.LOCAL:
             found = _slot(r, index, ins, symbol, offset, size)
         if found is not None:
@@ -166,11 +166,12 @@ def _one_of(r: Registers, index: int, words: list[tuple[int, Value]]) -> Value:
 
 
 def _parameter(
-    r: Registers, ins: Instruction, symbol: Symbol, offset: int, size: int
+    r: Registers, index: int, ins: Instruction, symbol: Symbol, offset: int, size: int
 ) -> Value | None:
     if offset < 0 or offset + size > symbol.size:
         return None
-    signed = ins.type in SIGNED or size >= 4
+    # A register no wider than the parameter is only congruent to it: the signed number will do.
+    signed = ins.type in SIGNED or (size >= 4 and not _widens(r, index, ins, size))
     return Value(r.parameter(symbol.offset + offset, size, signed))
 
 
@@ -180,15 +181,23 @@ def _slot(
     value = r.slots.read(index, symbol, offset, size)
     if value is None or ins.type not in INTEGER_BITS:
         return value
-    target = elements(ins.operands[0])[0]
+    if not _widens(r, index, ins, size):
+        return value
+    return r.domain.interpret(value, 8 * size, ins.type in SIGNED)
+
+
+def _widens(r: Registers, index: int, ins: Instruction, size: int) -> bool:
+    """Whether a load fills a register that is wider than what it loads."""
+    target = next((e for e in elements(ins.operands[0]) if e.register >= 0), None)
+    if target is None:
+        return False
     register = r.program.frames[index].register_base + target.register
-    wide = STORAGE_BITS.get(r.program.register_types[register], 64) > 8 * size
-    return r.domain.interpret(value, 8 * size, ins.type in SIGNED) if wide else value
+    return STORAGE_BITS.get(r.program.register_types[register], 64) > 8 * size
 
 
 def _from_memory(r: Registers, index: int, ins: Instruction, slot: int) -> Value:
     bits = STORAGE_BITS.get(ins.type, 64)
-    signed = ins.type in SIGNED or bits > 16 or ins.type not in INTEGER_BITS
+    signed = ins.type in SIGNED or not _widens(r, index, ins, bits // 8)
     bound = type_bound(min(bits, 64), signed)
     node = r.reaching.node_of[index]
     atom = r.domain.fresh("load", (index, slot), bound, (node,), loaded=True)

@@ -14,13 +14,14 @@ class CompileError(Exception):
 
 
 @functools.cache
-def compile_source(source: str, target: str = "sm_80") -> str:
-    """The PTX of CUDA C++ text for one target."""
+def compile_source(source: str, target: str = "sm_80", *extra: str) -> str:
+    """The PTX of CUDA C++ text for one target, with extra options for NVRTC."""
     from cuda.bindings import nvrtc
 
     status, program = nvrtc.nvrtcCreateProgram(source.encode(), b"corpus.cu", 0, [], [])
     assert status == nvrtc.nvrtcResult.NVRTC_SUCCESS, status
     options = [f"--gpu-architecture={target.replace('sm_', 'compute_')}".encode(), b"--std=c++17"]
+    options += [option.encode() for option in extra]
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         _, size = nvrtc.nvrtcGetProgramLogSize(program)
@@ -33,6 +34,6 @@ def compile_source(source: str, target: str = "sm_80") -> str:
     return text.rstrip(b"\0 ").decode()
 
 
-def compile_corpus(name: str, target: str = "sm_80") -> str:
+def compile_corpus(name: str, target: str = "sm_80", *extra: str) -> str:
     """The PTX of one file of corpus/."""
-    return compile_source((SOURCES / f"{name}.cu").read_text(), target)
+    return compile_source((SOURCES / f"{name}.cu").read_text(), target, *extra)
