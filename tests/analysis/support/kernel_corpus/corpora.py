@@ -24,4 +24,8 @@ def maker_of(corpus: str, kernel: str) -> Maker:
         from kernel_corpus.triton_kernels import VARIANTS
 
         return VARIANTS[kernel].maker
+    if corpus == "random":
+        from kernel_corpus.random_kernels import random_launch
+
+        return random_launch
     return REGISTRY.makers[corpus][kernel]

@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Buffer:
-    """Device memory of exactly `size` bytes. `offset`: where in it the argument points."""
+    """Device memory of exactly `size` bytes. `offset`: where in it the argument points. `shares`:
+    it is the memory of an equal buffer among the arguments before it."""
 
     size: int
     data: bytes = b""
     offset: int = 0
+    shares: bool = False
 
 
 Argument = bytes | Buffer | list["bytes | Buffer"]  # a list is a struct, members aligned by size

@@ -86,7 +86,7 @@ def by_four(rng: random.Random) -> Launch:
 def pointer_walk_not_equal(rng: random.Random) -> Launch:
     n = rng.randint(1, 300)
     a = floats(rng, n)
-    return one(1, 32, room(32), a, Buffer(a.size, a.data, a.size))
+    return one(1, 32, room(32), a, Buffer(a.size, a.data, a.size, shares=True))
 
 
 @kernel

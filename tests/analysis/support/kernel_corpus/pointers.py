@@ -118,7 +118,7 @@ def byte_offset(rng: random.Random) -> Launch:
 def difference(rng: random.Random) -> Launch:
     grid, block, n = line(rng)
     a = floats(rng, n)
-    return one(grid, block, room(n), a, Buffer(a.size, a.data, a.size))
+    return one(grid, block, room(n), a, Buffer(a.size, a.data, a.size, shares=True))
 
 
 @kernel

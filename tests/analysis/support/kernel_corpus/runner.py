@@ -25,6 +25,10 @@ def launch_of(corpus: str, kernel: str, seed: int) -> Launch:
     return maker_of(corpus, kernel)(random.Random(f"{corpus}/{kernel}/{seed}"))
 
 
+class LaunchFailed(Exception):
+    """The kernel did something illegal; the context is lost."""
+
+
 class Machine:
     """The first device, and a module on it."""
 
@@ -61,7 +65,9 @@ class Machine:
                 ctypes.addressof(pointers), 0,
             )
         )  # fmt: skip
-        self.check(driver.cuCtxSynchronize())
+        (status,) = driver.cuCtxSynchronize()
+        if status != driver.CUresult.CUDA_SUCCESS:
+            raise LaunchFailed(str(status))
         for address, _ in allocations:
             self.check(driver.cuMemFree(address))
         return allocations
@@ -79,9 +85,9 @@ class Machine:
         return out + b"\0" * (-len(out) % 8)
 
     def _buffer(self, buffer: Buffer, allocations: list[tuple[int, int]]) -> int:
-        """Equal buffers of one launch that differ in their offset are one allocation."""
+        """A buffer that shares is the allocation of an equal one before it."""
         for (address, size), data in zip(allocations, self._contents, strict=False):
-            if buffer.offset and size == buffer.size and data == buffer.data:
+            if buffer.shares and size == buffer.size and data == buffer.data:
                 return address + buffer.offset
         if not allocations:
             self._contents: list[bytes] = []
@@ -100,10 +106,13 @@ def main(job_file: str) -> None:
     job = json.loads(Path(job_file).read_text())
     machine = Machine(Path(job["ptx"]).read_bytes())
     out = []
-    for kernel, seed in job["launches"]:
+    for kernel, seed in job["launches"][job["skip"] :]:
         launch = launch_of(job["corpus"], kernel, seed)
         launch = replace(launch, shared=launch.shared or job["shared"])
-        out.append(machine.run(job["entry"] or kernel, launch))
+        try:
+            out.append(machine.run(job["entry"] or kernel, launch))
+        except LaunchFailed:
+            break
     Path(job["allocations"]).write_text(json.dumps(out))
 
 
