@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <vector>
@@ -57,7 +58,7 @@ class SharedMemoryTransport final : public Transport {
     message.max_dynamic_shared = request.max_dynamic_shared;
     message.shared_carveout = request.shared_carveout;
     std::memcpy(bytes.data(), &message, sizeof message);
-    std::memcpy(bytes.data() + sizeof message, request.name.data(), request.name.size());
+    std::copy(request.name.begin(), request.name.end(), bytes.begin() + sizeof message);
     socket_.send(bytes.data(), bytes.size(), {}, timeout_);
     return sent();
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "attributes.h"
 
+#include <cstddef>
 #include <cstring>
 
 #include "driver.h"
@@ -12,9 +13,9 @@ static_assert(sizeof(CUlaunchAttribute) == transport::kLaunchAttributeBytes, "th
 
 std::string attribute_objection(std::span<const std::byte> attributes) {
   for (size_t at = 0; at < attributes.size(); at += sizeof(CUlaunchAttribute)) {
-    CUlaunchAttribute attribute;
-    std::memcpy(&attribute, attributes.data() + at, sizeof attribute);
-    switch (attribute.id) {
+    int id = 0;  // any value may come: it is no CUlaunchAttributeID before it is known to be one
+    std::memcpy(&id, attributes.data() + at + offsetof(CUlaunchAttribute, id), sizeof id);
+    switch (id) {
       case CU_LAUNCH_ATTRIBUTE_IGNORE:
       case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
       case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
@@ -27,7 +28,7 @@ std::string attribute_objection(std::span<const std::byte> attributes) {
       case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
         break;
       default:
-        return "launch attribute " + std::to_string(attribute.id) + " cannot be carried to another process";
+        return "launch attribute " + std::to_string(id) + " cannot be carried to another process";
     }
   }
   return "";

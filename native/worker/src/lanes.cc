@@ -73,7 +73,7 @@ void Lanes::poll() {
         lane.depth = 0;
         --busy_;
       } else if (code != CUDA_ERROR_NOT_READY) {
-        fail(lane, code);
+        device_.driver().fail(code, "a kernel or copy failed");
       }
     }
     if (lane.depth == 0 && lane.closing) {
@@ -87,9 +87,16 @@ void Lanes::poll() {
   }
 }
 
-void Lanes::fail(const Lane& lane, CUresult code) const {
-  const std::string what = lane.last != nullptr ? "; the last kernel of that stream is " + *lane.last : "";
-  throw DriverError(code, "a kernel or copy failed: " + device_.driver().error_name(code) + what);
+std::string Lanes::running() const {
+  constexpr size_t kEnough = 120;
+  std::string names;
+  for (const uint32_t lane : open_) {
+    const Lane& it = lanes_[lane];
+    if (it.depth == 0 || it.last == nullptr || names.find(*it.last) != std::string::npos) continue;
+    if (names.size() > kEnough) return names + ", ...";
+    names += (names.empty() ? "" : ", ") + *it.last;
+  }
+  return names;
 }
 
 void Lanes::release_home() const {

@@ -38,9 +38,10 @@ class Lanes {
   /// The lane's stream goes away once it is idle; using the lane again before keeps it.
   void close(uint32_t lane);
 
-  /// Asks every busy stream how it is, and destroys idle closed ones. Throws DriverError naming the lane's last
-  /// operation when one has failed.
+  /// Asks every busy stream how it is, and destroys idle closed ones. Throws DriverError when one has failed.
   void poll();
+  /// The last kernels of the busy streams, for error texts: a broken context does not say whose fault it is.
+  std::string running() const;
   bool idle() const { return busy_ == 0; }
   /// Lanes whose streams are not known to be idle.
   const std::vector<uint32_t>& open_lanes() const { return open_; }
@@ -61,7 +62,6 @@ class Lanes {
     const std::string* last = nullptr;
   };
   CUdeviceptr flag(uint32_t lane, size_t offset) const { return flags_ + lane * sizeof(ts_lane) + offset; }
-  [[noreturn]] void fail(const Lane& lane, CUresult code) const;
 
   const Device& device_;
   ts_channel* channel_;

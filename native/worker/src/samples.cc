@@ -20,9 +20,10 @@ CUevent EventPool::take() {
 }
 
 Samples::~Samples() {
+  pending_.push_back(open_);
   for (const Sample& sample : pending_) {
-    events_.give(sample.start);
-    events_.give(sample.stop);
+    if (sample.start != nullptr) events_.give(sample.start);
+    if (sample.stop != nullptr) events_.give(sample.stop);
   }
 }
 
@@ -36,7 +37,10 @@ bool Samples::wanted(uint32_t slot) {
 
 void Samples::before(uint32_t slot, CUstream stream) {
   if (!wanted(slot)) return;
-  open_ = {events_.take(), events_.take(), slot, rows_[slot].unsampled};
+  open_.start = events_.take();
+  open_.stop = events_.take();
+  open_.slot = slot;
+  open_.stands_for = rows_[slot].unsampled;
   device_.driver().check(device_.driver().cuEventRecord(open_.start, stream), "cuEventRecord");
 }
 
@@ -77,6 +81,7 @@ void Samples::poll() {
 
 void Samples::abandon() {
   pending_.clear();
+  open_ = Sample{};
   events_.abandon();
 }
 

@@ -120,15 +120,17 @@ void Session::poll_device() {
 /// Tells the program, for good. Its streams must never hang, whatever became of ours.
 void Session::fail(CUresult code, const std::string& text) {
   closing_.reset();
+  if (!worker_.poisoned() && device_.is_poisoned(code)) worker_.poison(code, text);
   failed_ = true;
   failure_code_ = code;
   failure_text_ = "worker " + std::to_string(worker_.options.index) + ": " + text;
+  const std::string running = worker_.poisoned() ? lanes_.running() : "";
+  if (!running.empty()) failure_text_ += "; this program was running " + running;
   transport::fail_channel(channel_, static_cast<int32_t>(code), failure_text_);
   lanes_.release_home();
   worker_.failed_sessions.fetch_add(1);
   worker_.status.add_error();
-  log(LogLevel::kWarn, who() + " is given up: " + text);
-  if (!worker_.poisoned() && device_.is_poisoned(code)) worker_.poison(code, text);
+  log(LogLevel::kWarn, who() + " is given up: " + failure_text_);
 }
 
 /// Until the program leaves: it may still ask for done values, and what our streams write may undo ours.

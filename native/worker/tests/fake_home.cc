@@ -186,10 +186,9 @@ void FakeHome::launch(const Launch& launch) {
   message->n_attributes = static_cast<uint32_t>(launch.attributes.size());
   auto* out = reinterpret_cast<ts_ring_range*>(message + 1);
   for (const Range& range : launch.ranges) *out++ = ring_range(range);
-  auto* bytes = reinterpret_cast<std::byte*>(out);
-  std::memcpy(bytes, launch.attributes.data(), launch.attributes.size() * sizeof(CUlaunchAttribute));
-  bytes += launch.attributes.size() * sizeof(CUlaunchAttribute);
-  std::memcpy(bytes, launch.parameters.data(), launch.parameters.size());
+  std::byte* bytes = std::copy_n(reinterpret_cast<const std::byte*>(launch.attributes.data()),
+                                 launch.attributes.size() * sizeof(CUlaunchAttribute), reinterpret_cast<std::byte*>(out));
+  std::copy(launch.parameters.begin(), launch.parameters.end(), bytes);
   link_->ring().commit();
 }
 

@@ -18,7 +18,12 @@
 namespace tessera::worker::testing {
 
 constexpr uint64_t kGranule = TS_GRANULE;
-constexpr uint64_t kSlotBase = 0x200000000000, kSlotSize = uint64_t{1} << 32;
+#ifdef __SANITIZE_THREAD__
+constexpr uint64_t kSlotBase = 0x7ed000000000;  // what ThreadSanitizer leaves to a program
+#else
+constexpr uint64_t kSlotBase = 0x200000000000;
+#endif
+constexpr uint64_t kSlotSize = uint64_t{1} << 32;
 
 struct HomeDriver {
 #define TESSERA_DRIVER(name, required) decltype(&::name) name = nullptr;

@@ -137,6 +137,12 @@ int WorkerProcess::exit_code(std::chrono::milliseconds timeout) {
   return exit_code_;
 }
 
+bool WorkerProcess::ends_with(int code, std::chrono::milliseconds timeout) {
+  const int got = exit_code(timeout);
+  if (got != code) std::fprintf(stderr, "the worker's exit code is %d; its stderr:\n%s\n", got, errors().c_str());
+  return got == code;
+}
+
 std::string WorkerProcess::errors() {
   char buffer[4096];
   ssize_t got = 0;

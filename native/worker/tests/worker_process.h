@@ -44,6 +44,8 @@ class WorkerProcess {
   void signal(int number) const;
   /// Waits for its end. Its exit code; 128 + signal; -1 when it still runs after `timeout`.
   int exit_code(std::chrono::milliseconds timeout);
+  /// Whether it ends in time with this code; prints what it wrote to stderr when not.
+  bool ends_with(int code, std::chrono::milliseconds timeout);
   /// What it wrote to stderr until now.
   std::string errors();
 
