@@ -46,7 +46,7 @@ void check_received(const UniqueFd& fd, size_t size) {
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     throw TransportError(Status::kCorrupt, "the received descriptor is no memory sealed against shrinking");
   }
-  struct stat info {};
+  struct stat info{};
   if (fstat(fd.get(), &info) != 0) refuse("cannot ask for the size of received memory");
   if (info.st_size < 0 || static_cast<size_t>(info.st_size) < size) {
     throw TransportError(Status::kCorrupt, "the received memory has " + std::to_string(info.st_size) + " bytes, " +
@@ -104,7 +104,7 @@ UniqueFd make_constant(const char* name, const void* data, size_t size) {
 }
 
 std::vector<char> read_whole(const UniqueFd& fd, size_t size) {
-  struct stat info {};
+  struct stat info{};
   // The size is checked first: a claim of terabytes must not become an allocation.
   if (fstat(fd.get(), &info) != 0 || info.st_size < 0 || static_cast<size_t>(info.st_size) < size) {
     throw TransportError(Status::kCorrupt, "the received file is shorter than the " + std::to_string(size) +

@@ -22,7 +22,9 @@ namespace {
 constexpr int kBacklog = 64;
 
 [[noreturn]] void fail(Status status, const std::string& text) { throw TransportError(status, text); }
-[[noreturn]] void fail_errno(Status status, const std::string& what) { fail(status, what + ": " + std::strerror(errno)); }
+[[noreturn]] void fail_errno(Status status, const std::string& what) {
+  fail(status, what + ": " + std::strerror(errno));
+}
 
 sockaddr_un address_of(const std::string& path) {
   sockaddr_un address{};
@@ -239,7 +241,7 @@ Listener Listener::bind(const std::string& path) {
   const auto* where = reinterpret_cast<const sockaddr*>(&address);
   if (::bind(fd.get(), where, sizeof address) != 0) {
     if (errno != EADDRINUSE) fail_errno(Status::kRefused, "cannot listen on " + path);
-    struct stat info {};
+    struct stat info{};
     if (lstat(path.c_str(), &info) == 0 && !S_ISSOCK(info.st_mode)) {
       fail(Status::kRefused, path + " exists and is no socket; remove it or choose another path");
     }

@@ -74,8 +74,9 @@ std::vector<uint8_t> well_formed(std::mt19937_64& random) {
     launch.n_attributes = random() % 3;
     launch.parameter_size = random() % 200;
     const bool is_launch = launch.header.type == TS_RING_LAUNCH;
-    const uint64_t size = is_launch ? launch_message_size(launch.header.n_ranges, launch.n_attributes, launch.parameter_size)
-                                    : range_message_size(launch.header.n_ranges);
+    const uint64_t size = is_launch
+                              ? launch_message_size(launch.header.n_ranges, launch.n_attributes, launch.parameter_size)
+                              : range_message_size(launch.header.n_ranges);
     launch.header.size = static_cast<uint32_t>((size + kRingAlignment - 1) / kRingAlignment * kRingAlignment);
     const size_t start = body.size();
     append(body, &launch, is_launch ? sizeof launch : sizeof launch.header);
@@ -95,7 +96,8 @@ std::vector<uint8_t> well_formed(std::mt19937_64& random) {
 }
 
 void mutate(std::vector<uint8_t>& input, std::mt19937_64& random) {
-  static constexpr uint32_t kNasty[] = {0, 1, 63, 64, 65, 0x7fffffff, 0x80000000, 0xffffffff, TS_RING_BYTES, 0xffffffc0};
+  static constexpr uint32_t kNasty[] = {0,         1, 63, 64, 65, 0x7fffffff, 0x80000000, 0xffffffff, TS_RING_BYTES,
+                                        0xffffffc0};
   for (size_t n = 1 + random() % 6; n > 0; --n) {
     const size_t at = random() % input.size();
     if (random() % 2 == 0) {

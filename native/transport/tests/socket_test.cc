@@ -62,7 +62,8 @@ TEST_CASE(a_message_arrives_with_its_descriptors) {
     CHECK_EQ(packet->expect<ts_chunk>(count).address, uint64_t{0x1234});
     for (const UniqueFd& fd : packet->fds) CHECK((fcntl(fd.get(), F_GETFD) & FD_CLOEXEC) != 0);
     CHECK_EQ(status_of([&] { packet->expect<ts_chunk>(count + 1); }), Status::kCorrupt);
-    CHECK_EQ(status_of([&] { packet->expect<ts_attach>(count); }), sizeof(ts_attach) > sizeof(ts_chunk) ? Status::kCorrupt : Status::kOk);
+    CHECK_EQ(status_of([&] { packet->expect<ts_attach>(count); }),
+             sizeof(ts_attach) > sizeof(ts_chunk) ? Status::kCorrupt : Status::kOk);
   }
 }
 
@@ -144,7 +145,7 @@ TEST_CASE(connect_and_accept) {
   const TemporaryFolder folder;
   CHECK_EQ(status_of([&] { Socket::connect(folder / "none", 100ms); }), Status::kRefused);
   const Listener listener = Listener::bind(folder / "s");
-  struct stat info {};
+  struct stat info{};
   REQUIRE(stat((folder / "s").c_str(), &info) == 0);
   CHECK_EQ(info.st_mode & 0777, 0600u);
   CHECK(!listener.accept(10ms).has_value());

@@ -5,8 +5,8 @@
 
 #include <atomic>
 
-#include "tessera/transport/shared_memory.h"
 #include "tessera/protocol/control.h"
+#include "tessera/transport/shared_memory.h"
 
 namespace tessera::worker {
 
@@ -15,7 +15,7 @@ class Counters {
   /// Throws transport::TransportError when the memory is no counters table of this version.
   Counters(transport::UniqueFd fd, uint32_t index);
 
-  void add(uint64_t ts_worker_counters::*counter, uint64_t amount) { add_to(worker_->*counter, amount); }
+  void add(uint64_t ts_worker_counters::* counter, uint64_t amount) { add_to(worker_->*counter, amount); }
 
   /// Whether this slot has a row; programs name a slot beyond the table for kernels without one.
   bool has_row(uint32_t slot) const { return slot < kRows; }

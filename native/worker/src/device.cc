@@ -45,8 +45,8 @@ Device::Device(const Driver& driver, int ordinal) : driver_(driver) {
   int count = 0;
   driver_.check(driver_.cuDeviceGetCount(&count), "cuDeviceGetCount");
   if (ordinal >= count) {
-    throw DriverError(CUDA_ERROR_INVALID_DEVICE, "there is no device " + std::to_string(ordinal) +
-                                                     "; the driver has " + std::to_string(count));
+    throw DriverError(CUDA_ERROR_INVALID_DEVICE,
+                      "there is no device " + std::to_string(ordinal) + "; the driver has " + std::to_string(count));
   }
   driver_.check(driver_.cuDeviceGet(&device_, ordinal), "cuDeviceGet");
   require_attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, "virtual memory management");
@@ -73,8 +73,8 @@ void Device::require_attribute(CUdevice_attribute attribute, const char* what) c
   int value = 0;
   driver_.check(driver_.cuDeviceGetAttribute(&value, attribute, device_), "cuDeviceGetAttribute");
   if (value == 0) {
-    throw DriverError(CUDA_ERROR_NOT_SUPPORTED, std::string("this GPU or driver has no ") + what +
-                                                    ": it cannot be a worker");
+    throw DriverError(CUDA_ERROR_NOT_SUPPORTED,
+                      std::string("this GPU or driver has no ") + what + ": it cannot be a worker");
   }
 }
 

@@ -20,8 +20,8 @@ void resolve(void* library, const char* name, bool required, F* into) {
   *into = reinterpret_cast<F>(dlsym(library, name));
   if (*into != nullptr) return;
   if (required) {
-    throw DriverError(CUDA_ERROR_NOT_FOUND, std::string("the driver has no ") + name +
-                                                "; Tessera's workers need one of CUDA 11.7 or newer");
+    throw DriverError(CUDA_ERROR_NOT_FOUND,
+                      std::string("the driver has no ") + name + "; Tessera's workers need one of CUDA 11.7 or newer");
   }
   *into = &Stub<F>::call;
 }

@@ -24,8 +24,8 @@ class Lanes {
 
   /// The lane's stream, made at first use. Throws DriverError.
   CUstream stream(uint32_t lane);
-  /// The lane's stream is about to get `operations` more: to be said before, since giving them may fail half-way. `what`
-  /// names the last one in error texts and outlives the lane's work.
+  /// The lane's stream is about to get `operations` more: to be said before, since giving them may fail half-way.
+  /// `what` names the last one in error texts and outlives the lane's work.
   void submitted(uint32_t lane, uint32_t operations, const std::string* what);
   /// Operations given to the lane's stream since it was last seen idle.
   uint32_t depth(uint32_t lane) const { return lanes_[lane].depth; }

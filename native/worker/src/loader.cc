@@ -136,8 +136,7 @@ std::shared_ptr<Module> Loader::load_module(const LoadRequest& request) {
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void* values[] = {log_text.data(), reinterpret_cast<void*>(log_text.size() - 1)};
   auto module = std::make_shared<Module>(Module{request.hash, request.bytes, nullptr});
-  const CUresult code =
-      device_.driver().cuModuleLoadDataEx(&module->handle, request.bytes->data(), 2, options, values);
+  const CUresult code = device_.driver().cuModuleLoadDataEx(&module->handle, request.bytes->data(), 2, options, values);
   if (code != CUDA_SUCCESS) {
     std::string text;
     const std::string wanted = image_architectures({request.bytes->data(), request.bytes->size() - 1});
@@ -167,9 +166,8 @@ void Loader::find_function(LoadRequest& request) {
   int dynamic = 0;
   driver.check(driver.cuFuncGetAttribute(&request.local_bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, request.function),
                "cuFuncGetAttribute");
-  driver.check(
-      driver.cuFuncGetAttribute(&dynamic, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, request.function),
-      "cuFuncGetAttribute");
+  driver.check(driver.cuFuncGetAttribute(&dynamic, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, request.function),
+               "cuFuncGetAttribute");
   // Programs share the function, and the attribute is only a limit: the largest wish holds.
   if (request.max_dynamic_shared > dynamic) {
     driver.check(driver.cuFuncSetAttribute(request.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,

@@ -46,8 +46,8 @@ void prepare_driver_environment() {
 }
 
 uint64_t budget_of(const Options& options, const Device& device) {
-  const uint64_t bytes = options.memory_mib != 0 ? static_cast<uint64_t>(options.memory_mib) << 20
-                                                 : device.free_memory() / 10 * 9;
+  const uint64_t bytes =
+      options.memory_mib != 0 ? static_cast<uint64_t>(options.memory_mib) << 20 : device.free_memory() / 10 * 9;
   return bytes / TS_GRANULE * TS_GRANULE;
 }
 

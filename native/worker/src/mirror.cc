@@ -6,7 +6,11 @@
 namespace tessera::worker {
 
 Mirror::Mirror(const Device& device, StatusPage& status, const Slot& slot)
-    : device_(device), status_(status), slot_(slot), addresses_(device, slot.base, slot.size), mapped_(slot.granules()) {}
+    : device_(device),
+      status_(status),
+      slot_(slot),
+      addresses_(device, slot.base, slot.size),
+      mapped_(slot.granules()) {}
 
 Mirror::~Mirror() {
   const Driver& driver = device_.driver();

@@ -13,10 +13,10 @@ struct UsageError : std::runtime_error {
 };
 
 struct Options {
-  int device = 0;         ///< ordinal, as the driver counts
-  uint32_t index = 0;     ///< 1..15: this worker's number in its controller
-  std::string socket;     ///< where to listen
-  int64_t memory_mib = 0; ///< of mirrored data; 0: nine tenths of what is free
+  int device = 0;                           ///< ordinal, as the driver counts
+  uint32_t index = 0;                       ///< 1..15: this worker's number in its controller
+  std::string socket;                       ///< where to listen
+  int64_t memory_mib = 0;                   ///< of mirrored data; 0: nine tenths of what is free
   std::chrono::milliseconds linger{30000};  ///< without a controller and without programs
   bool help = false;
 };

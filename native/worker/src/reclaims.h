@@ -19,7 +19,11 @@ namespace tessera::worker {
 class Reclaims {
  public:
   Reclaims(const Device& device, const Slot& slot, Lanes& lanes, Chunks& chunks, Mirror& mirror)
-      : slot_(slot), device_(device), lanes_(lanes), chunks_(chunks), mirror_(mirror),
+      : slot_(slot),
+        device_(device),
+        lanes_(lanes),
+        chunks_(chunks),
+        mirror_(mirror),
         events_(device, CU_EVENT_DISABLE_TIMING) {}
   ~Reclaims();
   Reclaims(const Reclaims&) = delete;

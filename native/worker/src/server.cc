@@ -22,9 +22,9 @@ using transport::TransportError;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kTick = 200ms;
-constexpr auto kStopGrace = 2000ms;      // for programs to leave after SIGTERM
-constexpr auto kTellGrace = 1000ms;      // for sessions to tell their programs of the end
-constexpr auto kSlotPatience = 1000ms;   // for a slot whose last program is just leaving
+constexpr auto kStopGrace = 2000ms;     // for programs to leave after SIGTERM
+constexpr auto kTellGrace = 1000ms;     // for sessions to tell their programs of the end
+constexpr auto kSlotPatience = 1000ms;  // for a slot whose last program is just leaving
 constexpr size_t kMostConnections = 1024;
 constexpr uint64_t kLargestSlot = uint64_t{1} << 46;
 

@@ -13,12 +13,12 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kPollEvery = 1ms;       // of streams and events while messages keep coming
-constexpr auto kShortestNap = 500us;   // while streams are busy; doubles
+constexpr auto kPollEvery = 1ms;      // of streams and events while messages keep coming
+constexpr auto kShortestNap = 500us;  // while streams are busy; doubles
 constexpr auto kLongestBusyNap = 10ms;
-constexpr auto kIdleNap = 50ms;        // a hang-up is seen so late at worst
+constexpr auto kIdleNap = 50ms;  // a hang-up is seen so late at worst
 constexpr auto kHoldNap = 50us;
-constexpr int kRingRounds = 64;        // between two looks at the socket
+constexpr int kRingRounds = 64;  // between two looks at the socket
 
 }  // namespace
 
@@ -73,8 +73,8 @@ void Session::serve() {
   while (!leaving_) {
     if (worker_.poisoned()) throw worker_.poison_error();
     if (worker_.stopping()) {
-      throw DriverError(CUDA_ERROR_DEVICE_UNAVAILABLE, "worker " + std::to_string(worker_.options.index) +
-                                                           " is shutting down");
+      throw DriverError(CUDA_ERROR_DEVICE_UNAVAILABLE,
+                        "worker " + std::to_string(worker_.options.index) + " is shutting down");
     }
     bool progress = drain_ring();
     if (!progress || ++rounds >= kRingRounds) {

@@ -166,10 +166,10 @@ bool Session::make_room() {
     });
     return true;
   }
-  throw DriverError(CUDA_ERROR_OUT_OF_MEMORY,
-                    "mirrored data would take more than the budget of " +
-                        std::to_string(worker_.status.budget() >> 20) + " MiB (" +
-                        std::to_string(worker_.status.memory_used() >> 20) + " MiB are in use)");
+  throw DriverError(CUDA_ERROR_OUT_OF_MEMORY, "mirrored data would take more than the budget of " +
+                                                  std::to_string(worker_.status.budget() >> 20) + " MiB (" +
+                                                  std::to_string(worker_.status.memory_used() >> 20) +
+                                                  " MiB are in use)");
 }
 
 /// The first kernel with more local memory than any before makes the driver wait for an idle device: such a launch goes

@@ -15,15 +15,18 @@
 namespace tessera::worker {
 
 struct Timing {
-  std::chrono::microseconds spin{50};       ///< an idle session polls its ring so long before it sleeps
-  std::chrono::milliseconds timeout{5000};  ///< for what a program owes: first message, announced packets, reading
-  std::chrono::milliseconds patience{2000}; ///< for a moment at which no stream waits for a flag
+  std::chrono::microseconds spin{50};        ///< an idle session polls its ring so long before it sleeps
+  std::chrono::milliseconds timeout{5000};   ///< for what a program owes: first message, announced packets, reading
+  std::chrono::milliseconds patience{2000};  ///< for a moment at which no stream waits for a flag
 };
 
 class Worker {
  public:
   Worker(Device& device_in, StatusPage& status_in, const Options& options_in, const Timing& timing_in)
-      : device(device_in), status(status_in), options(options_in), timing(timing_in),
+      : device(device_in),
+        status(status_in),
+        options(options_in),
+        timing(timing_in),
         loader(device_in, gate, timing_in.patience) {}
 
   Device& device;

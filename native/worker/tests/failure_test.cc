@@ -43,8 +43,7 @@ Launch add(const FakeHome& home, uint32_t lane = 0) {
 
 bool works(FakeHome& home) {
   home.write(home.base(), std::vector<uint32_t>(64, 8));
-  return home.run(add(home), {{home.base(), 256}}) &&
-         home.read(home.base(), 64) == std::vector<uint32_t>(64, 9);
+  return home.run(add(home), {{home.base(), 256}}) && home.read(home.base(), 64) == std::vector<uint32_t>(64, 9);
 }
 
 WorkerProcess::Setup with_faults(const std::string& faults) {
@@ -124,11 +123,16 @@ TEST_CASE(a_done_value_asked_for_after_the_failure_is_given_too) {
 }
 
 TEST_CASE(each_failing_driver_call_reaches_the_program_and_only_it) {
-  const char* const faults[] = {"cuMemCreate=2@1x1",           "cuMemMap=1@2x1",
-                                "cuMemSetAccess=2@2x1",        "cuMemcpyDtoDAsync_v2=999@1x1",
-                                "cuStreamCreate=2@2x1",        "cuLaunchKernel=701@1x1",
-                                "cuEventCreate=2@1x1",         "cuEventRecord=400@1x1",
-                                "cuEventElapsedTime=400@1x1",  "cuStreamWriteValue32_v2=801@1x1",
+  const char* const faults[] = {"cuMemCreate=2@1x1",
+                                "cuMemMap=1@2x1",
+                                "cuMemSetAccess=2@2x1",
+                                "cuMemcpyDtoDAsync_v2=999@1x1",
+                                "cuStreamCreate=2@2x1",
+                                "cuLaunchKernel=701@1x1",
+                                "cuEventCreate=2@1x1",
+                                "cuEventRecord=400@1x1",
+                                "cuEventElapsedTime=400@1x1",
+                                "cuStreamWriteValue32_v2=801@1x1",
                                 "cuMemImportFromShareableHandle=304@1x1"};
   for (const char* fault : faults) {
     std::printf("  %s\n", fault);
@@ -248,7 +252,9 @@ pid_t start_victim(const std::string& victim, const std::string& socket) {
     if (what == "forked") kill(getpid(), SIGKILL);
     if (what != "busy") std::this_thread::sleep_for(10ms);
   }
-  std::this_thread::sleep_for(20s);
+  close(STDOUT_FILENO);  // ctest waits for whoever holds its pipes
+  close(STDERR_FILENO);
+  std::this_thread::sleep_for(8s);
   std::_Exit(0);
 }
 

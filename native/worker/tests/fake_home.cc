@@ -186,8 +186,9 @@ void FakeHome::launch(const Launch& launch) {
   message->n_attributes = static_cast<uint32_t>(launch.attributes.size());
   auto* out = reinterpret_cast<ts_ring_range*>(message + 1);
   for (const Range& range : launch.ranges) *out++ = ring_range(range);
-  std::byte* bytes = std::copy_n(reinterpret_cast<const std::byte*>(launch.attributes.data()),
-                                 launch.attributes.size() * sizeof(CUlaunchAttribute), reinterpret_cast<std::byte*>(out));
+  std::byte* bytes =
+      std::copy_n(reinterpret_cast<const std::byte*>(launch.attributes.data()),
+                  launch.attributes.size() * sizeof(CUlaunchAttribute), reinterpret_cast<std::byte*>(out));
   std::copy(launch.parameters.begin(), launch.parameters.end(), bytes);
   link_->ring().commit();
 }
@@ -224,8 +225,8 @@ uint32_t FakeHome::write_start(uint32_t lane) {
 void FakeHome::set_start(uint32_t lane, uint32_t value) { std::atomic_ref<uint32_t>(lanes_[lane].start).store(value); }
 
 void FakeHome::wait_done(uint32_t lane, uint32_t value) {
-  check(gpu_.driver.cuStreamWaitValue32_v2(stream(lane), flags_ + lane * sizeof(ts_lane) + offsetof(ts_lane, done), value,
-                                           CU_STREAM_WAIT_VALUE_GEQ),
+  check(gpu_.driver.cuStreamWaitValue32_v2(stream(lane), flags_ + lane * sizeof(ts_lane) + offsetof(ts_lane, done),
+                                           value, CU_STREAM_WAIT_VALUE_GEQ),
         "cuStreamWaitValue32");
 }
 

@@ -70,14 +70,14 @@ struct Exported<CUresult (*)(Arguments...), Tag> {
 
 // The exported name resolves to Exported<...>::call when it is looked up: C++ cannot write a function whose parameters
 // come from a type.
-#define TESSERA_DRIVER(function, required)                                                                       \
-  namespace {                                                                                                    \
-  struct Tag_##function {                                                                                        \
-    static constexpr const char* kName = #function;                                                              \
-  };                                                                                                             \
-  }                                                                                                              \
-  extern "C" decltype(&::function) resolve_##function() {                                                        \
-    return &Exported<decltype(&::function), Tag_##function>::call;                                               \
-  }                                                                                                              \
+#define TESSERA_DRIVER(function, required)                         \
+  namespace {                                                      \
+  struct Tag_##function {                                          \
+    static constexpr const char* kName = #function;                \
+  };                                                               \
+  }                                                                \
+  extern "C" decltype(&::function) resolve_##function() {          \
+    return &Exported<decltype(&::function), Tag_##function>::call; \
+  }                                                                \
   extern "C" __attribute__((ifunc("resolve_" #function), visibility("default"))) decltype(::function) function;
 #include "driver_functions.def"

@@ -223,16 +223,20 @@ std::vector<Deed> deeds() {
     home.link().send_image({1, 2}, claimed, fd.get());
   };
   return {
-      {"outside home's chunks", [](FakeHome& h) { launch_with(h, [&](Launch& l) { l.ranges[0].address += 8 * kGranule; }); }},
-      {"outside home's chunks", [](FakeHome& h) { launch_with(h, [&](Launch& l) { l.ranges[0].size = 5 * kGranule; }); }},
-      {"outside home's chunks", [](FakeHome& h) { launch_with(h, [&](Launch& l) { l.ranges[0] = {kElsewhere, 64}; }); }},
+      {"outside home's chunks",
+       [](FakeHome& h) { launch_with(h, [&](Launch& l) { l.ranges[0].address += 8 * kGranule; }); }},
+      {"outside home's chunks",
+       [](FakeHome& h) { launch_with(h, [&](Launch& l) { l.ranges[0].size = 5 * kGranule; }); }},
+      {"outside home's chunks",
+       [](FakeHome& h) { launch_with(h, [&](Launch& l) { l.ranges[0] = {kElsewhere, 64}; }); }},
       {"outside home's chunks", [](FakeHome& h) { launch_with(h, [&](Launch& l) { l.ranges[0] = {64, 64}; }); }},
       {"ends before it begins", [](FakeHome& h) { launch_with(h, [&](Launch& l) { l.ranges[0].size = 0; }); }},
       {"ends before it begins", [](FakeHome& h) { launch_with(h, [&](Launch& l) { l.ranges[0].size = -300; }); }},
       {"never announced", [](FakeHome& h) { launch_with(h, [&](Launch& l) { l.function = 77; }); }},
       {"never announced", [](FakeHome& h) { launch_with(h, [&](Launch& l) { l.function = UINT32_MAX; }); }},
       {"parameter bytes", [](FakeHome& h) { launch_with(h, [&](Launch& l) { l.parameters.resize(64); }); }},
-      {"attribute 7", [](FakeHome& h) {
+      {"attribute 7",
+       [](FakeHome& h) {
          launch_with(h, [&](Launch& l) {
            l.attributes.resize(1);
            l.attributes[0].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
@@ -242,11 +246,13 @@ std::vector<Deed> deeds() {
       {"launching add", [](FakeHome& h) { launch_with(h, [&](Launch& l) { l.block = 5000; }); }},
       {"launching add", [](FakeHome& h) { launch_with(h, [&](Launch& l) { l.dynamic_shared = 1u << 30; }); }},
       {"did not come", [](FakeHome& h) { launch_with(h, [&](Launch& l) { l.sequence = 1000; }); }},
-      {"could not", [](FakeHome& h) {
+      {"could not",
+       [](FakeHome& h) {
          CHECK(!h.load(9, "missing", kKernels, 0).empty());
          launch_with(h, [&](Launch& l) { l.function = 9; });
        }},
-      {"goes back", [](FakeHome& h) {
+      {"goes back",
+       [](FakeHome& h) {
          launch_with(h, [&](Launch& l) { l.start = 1000; });
          launch_with(h, [&](Launch& l) { l.start = 999; });
        }},
@@ -256,14 +262,17 @@ std::vector<Deed> deeds() {
       {"size is odd", [](FakeHome& h) { send_raw_ring(h, [](ts_ring_header* m) { m->size = 100; }); }},
       {"size is odd", [](FakeHome& h) { send_raw_ring(h, [](ts_ring_header* m) { m->size = 0; }); }},
       {"outside the ring", [](FakeHome& h) { send_raw_ring(h, [](ts_ring_header* m) { m->size = 1 << 20; }); }},
-      {"shorter than its ranges", [](FakeHome& h) { send_raw_ring(h, [](ts_ring_header* m) { m->n_ranges = UINT32_MAX; }); }},
-      {"shorter than its parts", [](FakeHome& h) {
+      {"shorter than its ranges",
+       [](FakeHome& h) { send_raw_ring(h, [](ts_ring_header* m) { m->n_ranges = UINT32_MAX; }); }},
+      {"shorter than its parts",
+       [](FakeHome& h) {
          send_raw_ring(h, [](ts_ring_header* m) {
            m->type = TS_RING_LAUNCH;
            reinterpret_cast<ts_ring_launch*>(m)->parameter_size = 30000;
          });
        }},
-      {"head is impossible", [](FakeHome& h) {
+      {"head is impossible",
+       [](FakeHome& h) {
          std::atomic_ref(reinterpret_cast<ts_channel*>(reinterpret_cast<char*>(h.link().lanes()) - 4096)->header.head)
              .store(uint64_t{1} << 50);
        }},
@@ -271,7 +280,8 @@ std::vector<Deed> deeds() {
       {"outside home's chunks", [](FakeHome& h) { h.join(0, {{h.base() + 100 * kGranule, 64}}); }},
       {"whole chunks", [](FakeHome& h) { h.send_ranges(TS_RING_RELEASE, 0, {{h.base(), kGranule}}, 0, 0); }},
       {"whole chunks", [](FakeHome& h) { h.send_ranges(TS_RING_RELEASE, 0, {{h.base(), 5 * kGranule}}, 0, 0); }},
-      {"whole chunks", [](FakeHome& h) {
+      {"whole chunks",
+       [](FakeHome& h) {
          h.send_ranges(TS_RING_RELEASE, 0, {{h.base(), 4 * kGranule}, {h.base(), 4 * kGranule}}, 0, 0);
        }},
       {"whole granules", [](FakeHome& h) { h.evict(h.base() + 64, kGranule); }},
@@ -280,13 +290,15 @@ std::vector<Deed> deeds() {
       {"outside the slot", [](FakeHome& h) { spoil_chunk(h, h.base() + kSlotSize - kGranule, 2 * kGranule); }},
       {"outside the slot", [](FakeHome& h) { spoil_chunk(h, UINT64_MAX - 10, 2 * kGranule); }},
       {"cuMemImportFromShareableHandle", [](FakeHome& h) { spoil_chunk(h, h.base() + 8 * kGranule, kGranule); }},
-      {"overlaps", [](FakeHome& h) {
+      {"overlaps",
+       [](FakeHome& h) {
          Arena elsewhere(kElsewhere + 4 * kSlotSize, 8 * kGranule);
          const UniqueFd fd = elsewhere.map(kElsewhere + 4 * kSlotSize, 4 * kGranule);
          spoil_chunk(h, h.base() + 2 * kGranule, 4 * kGranule, fd.get());
          h.join(0, {});
        }},
-      {"cuMemMap", [](FakeHome& h) {  // claims more than the memory has
+      {"cuMemMap",
+       [](FakeHome& h) {  // claims more than the memory has
          Arena elsewhere(kElsewhere + 4 * kSlotSize, 8 * kGranule);
          const UniqueFd fd = elsewhere.map(kElsewhere + 4 * kSlotSize, kGranule);
          spoil_chunk(h, h.base() + 8 * kGranule, 4 * kGranule, fd.get());
@@ -295,26 +307,30 @@ std::vector<Deed> deeds() {
       {"shorter than", [image](FakeHome& h) { image(h, "abc", 4); }},
       {"empty or too large", [image](FakeHome& h) { image(h, "abc", 0); }},
       {"empty or too large", [image](FakeHome& h) { image(h, "abc", UINT64_MAX); }},
-      {"image that was not sent", [](FakeHome& h) {
+      {"image that was not sent",
+       [](FakeHome& h) {
          transport::FunctionRequest request;
          request.image = {99, 99};
          request.name = "add";
          h.link().send_function(request);
        }},
-      {"number is too large", [](FakeHome& h) {
+      {"number is too large",
+       [](FakeHome& h) {
          transport::FunctionRequest request;
          request.function = UINT32_MAX;
          request.name = "add";
          h.link().send_function(request);
        }},
-      {"announced twice", [](FakeHome& h) {
+      {"announced twice",
+       [](FakeHome& h) {
          transport::FunctionRequest request;
          request.image = {std::hash<std::string>()(kKernels), std::strlen(kKernels)};
          request.parameter_size = 16;
          request.name = "add";
          h.link().send_function(request);
        }},
-      {"name is empty", [](FakeHome& h) {
+      {"name is empty",
+       [](FakeHome& h) {
          transport::FunctionRequest request;
          request.function = 3;
          h.link().send_function(request);
@@ -404,7 +420,8 @@ TEST_CASE(random_ring_bytes_never_reach_further_than_the_session) {
       message->header.size = 256;
       message->header.type = static_cast<uint16_t>(1 + random() % 5);
       message->header.n_ranges = random() % 3;
-      message->block[0] = message->grid[0] = message->grid[1] = message->grid[2] = message->block[1] = message->block[2] = 1;
+      message->block[0] = message->grid[0] = message->grid[1] = message->grid[2] = message->block[1] =
+          message->block[2] = 1;
       message->parameter_size = 16;
       auto* range = reinterpret_cast<ts_ring_range*>(message + 1);
       for (int i = 0; i < 2; ++i) {

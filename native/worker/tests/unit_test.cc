@@ -9,8 +9,8 @@
 #include "image.h"
 #include "options.h"
 #include "slot.h"
-#include "testing/check.h"
 #include "tessera/transport/ring.h"
+#include "testing/check.h"
 
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>

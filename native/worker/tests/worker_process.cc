@@ -85,10 +85,14 @@ WorkerProcess::WorkerProcess(const Setup& setup) {
   folder_ = folder;
   socket_ = setup.socket.empty() ? folder_ + "/worker" : setup.socket;
   std::vector<std::string> arguments = {required_environment("TESSERA_TEST_WORKER"),
-                                        "--device", std::to_string(setup.device),
-                                        "--index", "1",
-                                        "--socket", socket_,
-                                        "--memory-mib", std::to_string(setup.memory_mib)};
+                                        "--device",
+                                        std::to_string(setup.device),
+                                        "--index",
+                                        "1",
+                                        "--socket",
+                                        socket_,
+                                        "--memory-mib",
+                                        std::to_string(setup.memory_mib)};
   arguments.insert(arguments.end(), setup.options.begin(), setup.options.end());
   std::vector<std::string> environment = environment_of(setup);
   transport::UniqueFd out, out_writer, err_writer;

@@ -23,10 +23,10 @@ class WorkerProcess {
   struct Setup {
     int device = 1;
     int memory_mib = 256;
-    Environment environment;               ///< added to this process's
-    std::vector<std::string> options;      ///< added to the usual ones
-    std::string socket;                    ///< default: a fresh path
-    std::string faults;                    ///< not empty: runs on the faulty driver (see faulty_driver.cc)
+    Environment environment;           ///< added to this process's
+    std::vector<std::string> options;  ///< added to the usual ones
+    std::string socket;                ///< default: a fresh path
+    std::string faults;                ///< not empty: runs on the faulty driver (see faulty_driver.cc)
   };
 
   WorkerProcess() : WorkerProcess(Setup()) {}

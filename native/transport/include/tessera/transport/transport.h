@@ -65,10 +65,10 @@ class Transport {
 };
 
 struct AttachRequest {
-  std::string socket;      ///< where the worker listens
-  uint32_t index = 0;      ///< its index in the controller
+  std::string socket;  ///< where the worker listens
+  uint32_t index = 0;  ///< its index in the controller
   uint64_t arena_base = 0, arena_size = 0;
-  int counters = -1;       ///< the program's counters table, sealed (SharedMemory::create)
+  int counters = -1;                        ///< the program's counters table, sealed (SharedMemory::create)
   std::chrono::milliseconds timeout{5000};  ///< of the attachment and of each send
 };
 
