@@ -21,7 +21,7 @@ PACKAGE_SOURCES := $(shell find control -type f -not -path '*/__pycache__/*' 2>/
 CXX_FILES := $(shell git ls-files '*.cc' '*.cpp' '*.h' '*.cu' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-gpu test-native test-python check lint lint-python lint-cpp format tidy sanitize fuzz bench wheel build clean
+.PHONY: help demo test test-gpu test-native test-python check lint lint-python lint-cpp format tidy sanitize sanitize-address sanitize-thread fuzz bench wheel build clean
 .DELETE_ON_ERROR:
 
 help: ## Say what can be made
@@ -64,13 +64,16 @@ tidy: build
 	$(BIN)/python tools/tidy.py --build $(NATIVE) --jobs $(JOBS)
 
 # Each sanitizer has a build folder of its own, so that neither is built anew each time.
-sanitize: $(VENV)/.packages
-	$(CMAKE) -S . -B build/asan $(CONFIGURE) -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTESSERA_SANITIZE=address,undefined
-	$(CMAKE) --build build/asan -j $(JOBS)
-	$(BIN)/ctest --test-dir build/asan --output-on-failure -j $(JOBS) --timeout 600
-	$(CMAKE) -S . -B build/tsan $(CONFIGURE) -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTESSERA_SANITIZE=thread
-	$(CMAKE) --build build/tsan -j $(JOBS)
-	$(BIN)/ctest --test-dir build/tsan --output-on-failure -j $(JOBS) --timeout 600
+# One instruction set level of the simulator is enough: the sources are the same.
+sanitize: sanitize-address sanitize-thread
+
+sanitize-address: SANITIZERS := address,undefined
+sanitize-thread: SANITIZERS := thread
+sanitize-address sanitize-thread: sanitize-%: $(VENV)/.packages
+	$(CMAKE) -S . -B build/$@ $(CONFIGURE) -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="-O1 -g1" \
+	  -DTESSERA_SIM_LEVELS= -DTESSERA_SANITIZE=$(SANITIZERS)
+	$(CMAKE) --build build/$@ -j $(JOBS)
+	$(BIN)/ctest --test-dir build/$@ --output-on-failure -j $(JOBS) --timeout 600
 
 fuzz: $(VENV)/.packages
 	CMAKE="$(CMAKE)" tools/fuzz --seconds 30 --build build/fuzz -- $(CONFIGURE)

@@ -32,9 +32,7 @@ def test_against_the_oracle(name: str, simulator: None, tmp_path: Path) -> None:
     summary = summary_of(text)
     assert not summary.is_unknown
     launches = [(name, seed) for seed in range(8)]
-    recorded = oracle.record(
-        tmp_path, "triton", text, launches, entry=summary.name, shared=shared
-    )
+    recorded = oracle.record(tmp_path, "triton", text, launches, entry=summary.name, shared=shared)
     verdict = oracle.judge({summary.name: summary}, recorded)
     print(verdict)
     assert verdict.violations == []

@@ -56,9 +56,7 @@ class _Table:
             self._forget(mark)
             r = _unbounded(r, "the formula is too long")
             guard = lo = hi = None
-        return Access(
-            Mode(r.mode), r.flags, r.parameter_offset, guard, lo, hi, line, r.reason
-        )
+        return Access(Mode(r.mode), r.flags, r.parameter_offset, guard, lo, hi, line, r.reason)
 
     def _forget(self, mark: int) -> None:
         del self.nodes[mark:]

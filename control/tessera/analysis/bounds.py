@@ -390,9 +390,7 @@ class Bounds:
         if inner.lo is None or inner.hi is None:
             return UNBOUNDED
         one = self.launch.one
-        return Range(
-            self.launch.shl(one, inner.lo), self.launch.shl(one, inner.hi), inner.provisos
-        )
+        return Range(self.launch.shl(one, inner.lo), self.launch.shl(one, inner.hi), inner.provisos)
 
     def _range_other_lane(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
         return self._value_range(atom.args[0], self._environments.empty)
@@ -516,7 +514,7 @@ class Bounds:
             return known
         self._checking.add(proviso)
         needs, possible = proviso.needs, True
-        for poly, least, most in proviso.obligations:
+        for poly, least, most in proviso.in_order():
             assert proviso.env is not None
             found = self.range(poly, proviso.env)
             needs |= found.provisos
@@ -549,7 +547,7 @@ class Bounds:
         for proviso in every:
             for condition in proviso.conditions:
                 out = self.launch.both(out, condition)
-            for poly, least, most in proviso.obligations:
+            for poly, least, most in proviso.in_order():
                 assert proviso.env is not None
                 number = poly.terms.get((), 0)
                 key = (poly.shift(-number), proviso.env)
@@ -570,7 +568,7 @@ class Bounds:
         self.align(forms)
         groups: dict[tuple[object, ...], tuple[Form, int, int]] = {}
         for form, (lo, hi) in zip(forms, obligations.values(), strict=True):
-            form.terms.sort(key=lambda t: (sorted(t.factor.terms), id(t.range.lo)))
+            form.terms.sort(key=_order)
             key = (tuple(_kin(t) for t in form.terms), form.rest)
             known = groups.get(key)
             if known is None:
@@ -618,13 +616,13 @@ class Bounds:
 
     def _closure(self, provisos: frozenset[Proviso]) -> list[Proviso] | None:
         """The provisos and all that they rest on; None when one of them cannot hold."""
-        seen = dict.fromkeys(provisos)
-        work = list(provisos)
+        work = sorted(provisos, key=lambda p: p.serial)
+        seen = dict.fromkeys(work)
         while work:
             proviso = work.pop()
             if not self._check(proviso):
                 return None
-            for need in self._check_needs[proviso]:
+            for need in sorted(self._check_needs[proviso], key=lambda p: p.serial):
                 if need not in seen:
                     seen[need] = None
                     work.append(need)
@@ -643,6 +641,10 @@ def _share(rest: Poly, unit: Poly) -> int:
     """How often a rest contains a unit, by its leading term."""
     lead = max(unit.terms)
     return rest.terms.get(lead, 0) // unit.terms[lead]
+
+
+def _order(term: Term) -> tuple[object, ...]:
+    return term.factor.order(), term.range.lo.serial if term.range.lo is not None else -1
 
 
 def _kin(term: Term) -> tuple[object, ...]:

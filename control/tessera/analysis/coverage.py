@@ -128,9 +128,7 @@ class _Judge:
             return None
         return {place: list(found) for place, found in all_cuts[0].items()}
 
-    def _cuts_of(
-        self, member: Member, path: Path, terms: list[Term]
-    ) -> dict[int, set[Cut]] | None:
+    def _cuts_of(self, member: Member, path: Path, terms: list[Term]) -> dict[int, set[Cut]] | None:
         digits = {a for term in terms for a in term.part.atoms}
         facts = self._restricting(path, digits)
         if facts is None:
@@ -262,9 +260,7 @@ class _Judge:
             for condition in self._orders(terms, cuts, rest, size):
                 yield self._launch.both(mine, condition)
 
-    def _filled(
-        self, term: Term, cover: Poly, cuts: list[Cut], is_last: bool
-    ) -> Poly | None:
+    def _filled(self, term: Term, cover: Poly, cuts: list[Cut], is_last: bool) -> Poly | None:
         """Bytes covered with a term added; None when it leaves gaps."""
         units = self._units(cover, term.factor)
         if units is None:
@@ -421,4 +417,3 @@ def _coalesce(starts: list[int], length: int) -> int | None:
     """The bytes from the first to the last copy; None where there is a gap."""
     joined, runs = _runs_of(starts, length)
     return joined if len(runs) == 1 else None
-

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING
 
 from tessera.analysis.domain import NONE, Obligation
@@ -32,6 +33,11 @@ class Proviso:
     env: Env | None = None
     conditions: tuple[Expr, ...] = ()
     needs: frozenset[Proviso] = frozenset()
+    serial: int = field(default_factory=count().__next__)  # to sort by
+
+    def in_order(self) -> list[Obligation]:
+        """The obligations in an order that is the same in every run."""
+        return sorted(self.obligations, key=lambda o: (o[0].order(), o[1], o[2]))
 
 
 @dataclass(eq=False, slots=True)
@@ -272,4 +278,3 @@ class Environments:
     def _preds(self, edge: Edge) -> tuple[Pred, ...]:
         pred = self._registers.edge_predicate(edge)
         return () if pred is None else (pred,)
-

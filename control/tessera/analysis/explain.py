@@ -114,6 +114,4 @@ def _interval(summary: KernelSummary, access: Access) -> str:
 
 def _untouched(summary: KernelSummary, offsets: list[int]) -> list[str]:
     names = short_names(summary.parameters)
-    return [
-        names[p.offset] for p in summary.parameters if p.is_pointer and p.offset not in offsets
-    ]
+    return [names[p.offset] for p in summary.parameters if p.is_pointer and p.offset not in offsets]

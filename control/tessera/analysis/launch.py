@@ -59,7 +59,7 @@ class Op(enum.IntEnum):
 
 
 LEAVES = frozenset((Op.CONST, Op.PARAMETER, Op.GRID, Op.BLOCK, Op.CLUSTER, Op.DYNAMIC_SHARED))
-ARITY = {op: 0 for op in LEAVES} | {
+ARITY = dict.fromkeys(LEAVES, 0) | {
     Op.NEG: 1, Op.NOT: 1, Op.WRAP: 1, Op.BOUNDED: 1, Op.SELECT: 3,
 }  # fmt: skip
 """Operands that are expressions; two where not listed."""
@@ -263,7 +263,9 @@ class Launch:
                 for y, q in ((b1, b2), (b2, b1)):
                     if x is y and not x.is_const:
                         inner = self._extremum(op, p, q)
-                        return self.add(x, inner) if a.op is Op.ADD else self._extremum(a.op, inner, x)
+                        return (
+                            self.add(x, inner) if a.op is Op.ADD else self._extremum(a.op, inner, x)
+                        )
         return None
 
     def shl(self, a: Expr, b: Expr) -> Expr:

@@ -112,7 +112,7 @@ class Paths:
     def _post_dominators(self) -> dict[int, set[int]]:
         order = self._flow.order[::-1]
         everything = set(order)
-        after = {node: everything for node in order}
+        after = dict.fromkeys(order, everything)
         changed = True
         while changed:
             changed = False

@@ -29,7 +29,9 @@ def to_dict(summary: KernelSummary) -> dict[str, Any]:
             [int(a.mode), int(a.flags), a.parameter_offset, a.guard, a.lo, a.hi, a.line, a.reason]
             for a in summary.accesses
         ],
-        "parameters": [[p.name, p.offset, p.size, p.type, p.is_pointer] for p in summary.parameters],
+        "parameters": [
+            [p.name, p.offset, p.size, p.type, p.is_pointer] for p in summary.parameters
+        ],
         "parameter_block_size": summary.parameter_block_size,
         "minimum_architecture": summary.minimum_architecture,
         "only_architecture": summary.only_architecture,

@@ -84,7 +84,7 @@ class Attribution:
         roots = choices.get(carrier, frozenset((carrier,)))
         if None in roots:
             return None
-        return [Target(r, carrier, offset) for r in roots if r is not None]
+        return [Target(r, carrier, offset) for r in sorted(r for r in roots if r is not None)]
 
     def offset_range(self, target: Target, env: Env) -> Range:
         """The offsets from the root that an access may have."""
@@ -216,7 +216,9 @@ def _is_word(atom: Atom) -> bool:
 
 def _is_undefined(poly: Poly) -> bool:
     atom = poly.single
-    return atom is not None and atom.kind == "opaque" and getattr(atom.args[0], "kind", "") == "none"
+    return (
+        atom is not None and atom.kind == "opaque" and getattr(atom.args[0], "kind", "") == "none"
+    )
 
 
 def _adds_loaded_word(poly: Poly) -> bool:

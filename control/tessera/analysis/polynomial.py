@@ -21,7 +21,7 @@ MAX_DEGREE = 5
 class Atom:
     """A quantity with static bounds. Atoms are made by `Domain`, which interns them."""
 
-    __slots__ = ("args", "homes", "kind", "lo", "hi", "loaded", "required", "serial", "uniform")
+    __slots__ = ("args", "hi", "homes", "kind", "lo", "loaded", "required", "serial", "uniform")
 
     def __init__(self, kind: str, args: tuple[Any, ...], serial: int, bound: Bound) -> None:
         self.kind = kind
@@ -66,6 +66,10 @@ class Poly:
     def __repr__(self) -> str:
         parts = [f"{c}{''.join('*' + repr(a) for a in m)}" for m, c in self.terms.items()]
         return " + ".join(parts) or "0"
+
+    def order(self) -> tuple[tuple[tuple[int, ...], int], ...]:
+        """A key to sort by that is the same in every run."""
+        return tuple(sorted((tuple(a.serial for a in m), c) for m, c in self.terms.items()))
 
     @property
     def constant(self) -> int | None:

@@ -25,7 +25,6 @@ from tessera.analysis.registers import Registers
 from tessera.analysis.touches import Touch
 from tessera.native.ptx import Space
 
-
 MAX_SIDES = 10_000  # touches still to be taken apart
 
 
@@ -111,9 +110,7 @@ class Ranges:
         reason = self._reasons.no_root(touch.address)
         self._out.properties.setdefault(Property.UNKNOWN, (touch.index, reason))
 
-    def _sides(
-        self, touches: Iterable[Touch]
-    ) -> Iterable[tuple[Touch, Env, frozenset[Proviso]]]:
+    def _sides(self, touches: Iterable[Touch]) -> Iterable[tuple[Touch, Env, frozenset[Proviso]]]:
         """Touches, those through `p ? a : b` as two that are made under p and under not p."""
         work = [(t, _place(t, self._environments), self._own(t)) for t in touches][::-1]
         while work:
@@ -171,11 +168,11 @@ class Ranges:
         guard = guards[0] if same else self._any(guards)
         sized = all(m.touch.extent.constant is not None for m in family.members)
         whole = self._coverage.of(family) if same and sized and found.lo and found.hi else None
-        self._emit(first.touch, first.env, target, Range(found.lo, found.hi, provisos), guard, whole)
+        self._emit(
+            first.touch, first.env, target, Range(found.lo, found.hi, provisos), guard, whole
+        )
 
-    def _single(
-        self, touch: Touch, env: Env, target: Target, needs: frozenset[Proviso]
-    ) -> None:
+    def _single(self, touch: Touch, env: Env, target: Target, needs: frozenset[Proviso]) -> None:
         """A touch through a choice of pointers, or of a size that is not constant."""
         found = self._attribution.offset_range(target, env)
         size = self._bounds.range(touch.extent, env)

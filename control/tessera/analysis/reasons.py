@@ -25,7 +25,11 @@ class Reasons:
     def no_root(self, address: Poly) -> str:
         """Why an address belongs to no pointer parameter."""
         for atom in self._all_atoms(address):
-            if atom.kind in ("load", "opaque") and atom.loaded and (i := self._index(atom)) is not None:
+            if (
+                atom.kind in ("load", "opaque")
+                and atom.loaded
+                and (i := self._index(atom)) is not None
+            ):
                 return f"the address comes from {self.instruction(i)}"
         return "the address is based on no single pointer parameter"
 

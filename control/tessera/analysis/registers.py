@@ -162,9 +162,7 @@ class Registers:
         if all(rest == rests[0] for rest in rests):
             return values[0]
         edges = tuple(edge for edge, _ in inputs)
-        atom = self.domain.fresh(
-            "phi", (edges, tuple(rests)), hull_of(rests), (definition.at,)
-        )
+        atom = self.domain.fresh("phi", (edges, tuple(rests)), hull_of(rests), (definition.at,))
         atom.loaded = any(rest.poly.loaded for rest in rests)
         return Value(common + of_atom(atom))
 

@@ -88,7 +88,13 @@ class Scan:
         address = self._r.address(index, operand)
         size = Value(constant(extent)) if isinstance(extent, int) else extent
         yield Touch(
-            index, mode, where, address.poly, size.poly, address.obligations | size.obligations, when
+            index,
+            mode,
+            where,
+            address.poly,
+            size.poly,
+            address.obligations | size.obligations,
+            when,
         )
 
     def _load(self, index: int, ins: Instruction) -> Iterator[Found]:
@@ -278,4 +284,3 @@ _HANDLERS = {
     "multimem": Scan._multimem, "mapa": Scan._cluster, "getctarank": Scan._cluster,
     "barrier": Scan._cluster,
 }  # fmt: skip
-

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tessera.cli import render
 from tessera.cli.common import FAILURE, fail
@@ -133,6 +132,14 @@ def _analyze_all(files: list[Path], jobs: int, analysis: str) -> Iterator[dict[s
 @contextmanager
 def _progress(total: int) -> Iterator[Any]:
     """A bar on stderr, when that is a terminal."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     out = render.console(sys.stderr)
     columns = (TextColumn("analysing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as progress:

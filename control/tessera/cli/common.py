@@ -61,6 +61,17 @@ def ask_if_running(command: str, **arguments: Any) -> dict[str, Any] | None:
 @contextlib.contextmanager
 def clear_errors() -> Iterator[None]:
     """Turns the errors that commands know into CliError."""
+    try:
+        yield
+    except Exception as error:
+        known = _as_cli_error(error)
+        if known is None:
+            raise
+        raise known from None
+
+
+def _as_cli_error(error: Exception) -> CliError | None:
+    """Imports here, not before something fails: a command should start at once."""
     from tessera.cluster.devices import DevicesError
     from tessera.native import NativeError
     from tessera.service.client import ClientError, NotRunningError
@@ -68,11 +79,9 @@ def clear_errors() -> Iterator[None]:
     from tessera.service.runtime import RuntimeFolderError
     from tessera.store import StoreError
 
-    try:
-        yield
-    except NotRunningError as error:
-        raise CliError(f"{error}\nstart one: tessera-ctl up", NOT_RUNNING) from None
-    except (
+    if isinstance(error, NotRunningError):
+        return CliError(f"{error}\nstart one: tessera-ctl up", NOT_RUNNING)
+    known = (
         ClientError,
         DaemonError,
         DevicesError,
@@ -80,5 +89,5 @@ def clear_errors() -> Iterator[None]:
         RuntimeFolderError,
         SettingsError,
         StoreError,
-    ) as error:
-        raise CliError(str(error)) from None
+    )
+    return CliError(str(error)) if isinstance(error, known) else None

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tessera.cli.common import fail
-from tessera.placement import HELP
 
 if TYPE_CHECKING:
     from tessera.cli.placement import Current, Outcome
@@ -65,6 +64,8 @@ def _new_file(before: Current) -> Path:
 
 
 def _explanation(before: Current) -> list[str]:
+    from tessera.placement import HELP
+
     lines = ["", *HELP.splitlines(), ""]
     if before.running:
         lines.append("Devices now: home")

@@ -8,7 +8,6 @@ from typing import Any
 
 from rich.text import Text
 
-from tessera import protocol
 from tessera.cli import render
 from tessera.cli.render import Column
 
@@ -68,6 +67,8 @@ def place_word(device: int) -> str:
 
 def why_home(kernel: dict[str, Any]) -> str:
     """Why most of the launches at home stayed there; empty when none did."""
+    from tessera import protocol
+
     stayed = kernel["stayed"]
     if not kernel["launches"].get("0"):
         return ""

@@ -42,6 +42,7 @@ class Table:
     ) -> None:
         self._columns = columns
         titles = [Text(column.title, style="bold") for column in columns]
+        self._header = 1 if header else 0
         self._rows = [titles] if header else []
         self._rows += [
             [cell if isinstance(cell, Text) else Text(str(cell)) for cell in row] for row in rows
@@ -67,7 +68,8 @@ class Table:
             i: max((row[i].cell_len for row in self._rows), default=0)
             for i in range(len(self._columns))
         }
-        shown = list(natural)
+        # A column that could be done without and says nothing is not shown at all.
+        shown = [i for i in natural if not self._columns[i].drop or self._says_something(i)]
         while True:
             least = {i: min(natural[i], self._columns[i].least or natural[i]) for i in shown}
             spare = available - sum(least.values()) - _GAP * (len(shown) - 1)
@@ -84,6 +86,9 @@ class Table:
             least[i] += given
             spare -= given
         return least
+
+    def _says_something(self, index: int) -> bool:
+        return any(row[index].plain for row in self._rows[self._header :])
 
 
 def _shortened(text: Text, width: int, prose: bool) -> Text:

@@ -279,9 +279,7 @@ ts_ptx_module* ts_ptx_parse(const char* text, size_t size) try {
 
 void ts_ptx_free(ts_ptx_module* module) { delete module; }
 
-uint32_t ts_ptx_error_count(const ts_ptx_module* module) {
-  return static_cast<uint32_t>(module->result.errors.size());
-}
+uint32_t ts_ptx_error_count(const ts_ptx_module* module) { return static_cast<uint32_t>(module->result.errors.size()); }
 
 const char* ts_ptx_error(const ts_ptx_module* module, uint32_t index, uint32_t* line, uint32_t* column) {
   if (index >= module->result.errors.size()) return nullptr;
@@ -297,9 +295,7 @@ uint32_t ts_ptx_version(const ts_ptx_module* module) {
   return module->result.module.version_major * 100 + module->result.module.version_minor;
 }
 
-uint32_t ts_ptx_function_count(const ts_ptx_module* module) {
-  return static_cast<uint32_t>(module->functions.size());
-}
+uint32_t ts_ptx_function_count(const ts_ptx_module* module) { return static_cast<uint32_t>(module->functions.size()); }
 
 const ts_ptx_function* ts_ptx_function_at(ts_ptx_module* module, uint32_t index) try {
   if (index >= module->functions.size()) return nullptr;
@@ -315,9 +311,7 @@ const ts_ptx_function* ts_ptx_function_at(ts_ptx_module* module, uint32_t index)
   return nullptr;
 }
 
-uint32_t ts_ptx_variable_count(const ts_ptx_module* module) {
-  return static_cast<uint32_t>(module->variables.size());
-}
+uint32_t ts_ptx_variable_count(const ts_ptx_module* module) { return static_cast<uint32_t>(module->variables.size()); }
 
 const ts_ptx_variable* ts_ptx_variable_at(const ts_ptx_module* module, uint32_t index) {
   return index < module->variables.size() ? &module->variables[index] : nullptr;
@@ -331,9 +325,7 @@ const char* ts_ptx_operand_kind_name(uint32_t kind) {
   return kind < std::size(kOperandKinds) ? kOperandKinds[kind] : nullptr;
 }
 
-const char* ts_ptx_space_name(uint32_t space) {
-  return space < std::size(kSpaces) ? kSpaces[space] : nullptr;
-}
+const char* ts_ptx_space_name(uint32_t space) { return space < std::size(kSpaces) ? kSpaces[space] : nullptr; }
 
 int ts_image_kind(const void* data, size_t size) { return static_cast<int>(image_kind(data, size)); }
 

@@ -25,7 +25,8 @@ struct Targets {
 
 class Builder {
  public:
-  explicit Builder(const Function& function) : function_(function), count_(static_cast<uint32_t>(function.instructions.size())) {
+  explicit Builder(const Function& function)
+      : function_(function), count_(static_cast<uint32_t>(function.instructions.size())) {
     for (size_t i = 0; i < function.target_lists.size(); ++i) lists_.emplace(function.target_lists[i].name, i);
   }
 

@@ -27,8 +27,10 @@ uint64_t add(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : 
 }  // namespace
 
 bool is_elf(const Bytes& bytes) {
-  return bytes.view(0, 4) == "\x7f" "ELF" && bytes.at<uint8_t>(4) == 2 && bytes.at<uint8_t>(5) == 1 &&
-         bytes.size() >= kHeaderSize;
+  return bytes.view(0, 4) ==
+             "\x7f"
+             "ELF" &&
+         bytes.at<uint8_t>(4) == 2 && bytes.at<uint8_t>(5) == 1 && bytes.size() >= kHeaderSize;
 }
 
 bool is_cubin(const Bytes& elf) { return elf.at<uint16_t>(18) == kMachineCuda; }
@@ -53,8 +55,8 @@ std::vector<ElfSection> elf_sections(const Bytes& elf, std::vector<std::string>&
   if (names_index == 0xffff) names_index = elf.at<uint32_t>(header(0) + 40);
   Bytes names(nullptr, 0);
   if (names_index < table.count) {
-    const std::string_view bytes = elf.view(elf.at<uint64_t>(header(names_index) + 24),
-                                            elf.at<uint64_t>(header(names_index) + 32));
+    const std::string_view bytes =
+        elf.view(elf.at<uint64_t>(header(names_index) + 24), elf.at<uint64_t>(header(names_index) + 32));
     names = Bytes(bytes.data(), bytes.size());
   }
   for (uint64_t i = 0; i < table.count; ++i) {
@@ -74,7 +76,8 @@ uint64_t elf_extent(const Bytes& elf) {
   const Table sections = section_table(elf);
   const Table segments{elf.at<uint64_t>(32), elf.at<uint16_t>(54), elf.at<uint16_t>(56)};
   uint64_t end = kHeaderSize;
-  if (sections.offset != 0) end = std::max(end, add(sections.offset, sections.entry_size * std::min<uint64_t>(sections.count, 1u << 24)));
+  if (sections.offset != 0)
+    end = std::max(end, add(sections.offset, sections.entry_size * std::min<uint64_t>(sections.count, 1u << 24)));
   if (segments.offset != 0) end = std::max(end, add(segments.offset, segments.entry_size * segments.count));
   for (uint64_t i = 0; i < sections.count && sections.entry_size >= kSectionHeaderSize; ++i) {
     const uint64_t header = sections.offset + i * sections.entry_size;

@@ -251,7 +251,9 @@ std::string_view loaded_image(const void* image) {
   if (image == nullptr) return {};
   const char* start = static_cast<const char*>(image);
   // PTX text may be shorter than any header: look at the first bytes one by one.
-  const auto has_magic = [&](uint32_t magic) { return std::memcmp(start, &magic, 1) == 0 && std::memcmp(start, &magic, 4) == 0; };
+  const auto has_magic = [&](uint32_t magic) {
+    return std::memcmp(start, &magic, 1) == 0 && std::memcmp(start, &magic, 4) == 0;
+  };
   if (has_magic(kWrapperMagic)) {
     const char* target = nullptr;
     std::memcpy(&target, start + 8, sizeof(target));
@@ -262,7 +264,11 @@ std::string_view loaded_image(const void* image) {
     const Bytes header(start, kContainerHeaderSize);
     return {start, header.at<uint16_t>(6) + header.at<uint64_t>(8)};
   }
-  if (std::strncmp(start, "\x7f" "ELF", 4) == 0) return {start, elf_extent(Bytes(start, SIZE_MAX / 2))};
+  if (std::strncmp(start,
+                   "\x7f"
+                   "ELF",
+                   4) == 0)
+    return {start, elf_extent(Bytes(start, SIZE_MAX / 2))};
   const std::string_view text(start);
   return skip_preamble(text).starts_with(".version") ? text : std::string_view();
 }

@@ -120,7 +120,8 @@ Initializer Parser::parse_symbol_initializer() {
     forward_.push_back({state_ != nullptr ? state_->function.name : std::string(), name, location});
   }
   while (token_.is('+') || token_.is('-')) {
-    element.offset = static_cast<int64_t>(static_cast<uint64_t>(element.offset) + static_cast<uint64_t>(parse_offset()));
+    element.offset =
+        static_cast<int64_t>(static_cast<uint64_t>(element.offset) + static_cast<uint64_t>(parse_offset()));
   }
   return element;
 }

@@ -190,8 +190,9 @@ Token Lexer::scan_number(Token token) {
   if (!prefixed) {
     const char* digits_end = at;
     while (is_class(*digits_end, kDigit)) ++digits_end;
-    const bool exponent = (*digits_end | 0x20) == 'e' && (is_class(digits_end[1], kDigit) ||
-                          ((digits_end[1] == '+' || digits_end[1] == '-') && is_class(digits_end[2], kDigit)));
+    const bool exponent = (*digits_end | 0x20) == 'e' &&
+                          (is_class(digits_end[1], kDigit) ||
+                           ((digits_end[1] == '+' || digits_end[1] == '-') && is_class(digits_end[2], kDigit)));
     if (exponent || (*digits_end == '.' && !is_class(digits_end[1], kLetter))) {
       return scan_decimal_float(token);
     }

@@ -12,13 +12,13 @@ namespace tessera::ptx {
 
 enum class TokenKind : uint8_t {
   kEnd,
-  kWord,      // identifier, register, label, "_"
-  kDotWord,   // ".global", ".shared::cta"; text is without the first dot
-  kInteger,   // bits, is_unsigned
-  kFloat,     // bits: a pattern of float_bits bits
-  kString,    // text without the quotes
-  kPunct,     // punct: one character, or two packed by `pair`
-  kInvalid,   // text: what is wrong
+  kWord,     // identifier, register, label, "_"
+  kDotWord,  // ".global", ".shared::cta"; text is without the first dot
+  kInteger,  // bits, is_unsigned
+  kFloat,    // bits: a pattern of float_bits bits
+  kString,   // text without the quotes
+  kPunct,    // punct: one character, or two packed by `pair`
+  kInvalid,  // text: what is wrong
 };
 
 constexpr uint16_t pair(char a, char b) {

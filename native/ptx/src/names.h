@@ -48,9 +48,9 @@ struct Name {
   uint32_t id = 0;
   uint32_t function_stamp = 0;  // the last function that declared it
   Binding binding;
-  uint32_t family = kNoFamily;  // the innermost of this prefix: index into FunctionState::families
+  uint32_t family = kNoFamily;             // the innermost of this prefix: index into FunctionState::families
   uint32_t module_variable = 0xffffffffu;  // index of its last declaration at module scope
-  bool is_defined = false;  // at module scope: has a body or is no .extern
+  bool is_defined = false;                 // at module scope: has a body or is no .extern
   const Mnemonic* mnemonic = nullptr;
 };
 

@@ -148,7 +148,8 @@ Operand Parser::parse_address() {
     scratch_.push_back(parse_operand_value());
   }
   while (token_.is('+') || token_.is('-')) {
-    address.offset = static_cast<int64_t>(static_cast<uint64_t>(address.offset) + static_cast<uint64_t>(parse_offset()));
+    address.offset =
+        static_cast<int64_t>(static_cast<uint64_t>(address.offset) + static_cast<uint64_t>(parse_offset()));
   }
   while (accept(',')) scratch_.push_back(parse_operand());
   if (!token_.is(']')) fail("']'");
@@ -169,7 +170,8 @@ int64_t Parser::parse_offset() {
 
 void Parser::parse_symbol_offset(Operand& operand) {
   while (token_.is('+') || token_.is('-')) {
-    operand.offset = static_cast<int64_t>(static_cast<uint64_t>(operand.offset) + static_cast<uint64_t>(parse_offset()));
+    operand.offset =
+        static_cast<int64_t>(static_cast<uint64_t>(operand.offset) + static_cast<uint64_t>(parse_offset()));
   }
 }
 
@@ -203,7 +205,8 @@ void Parser::parse_operand_suffix(Operand& operand) {
   std::vector<std::string_view> words;
   const bool can_select = operand.kind == Operand::Kind::kRegister || operand.kind == Operand::Kind::kSpecial;
   for (; token_.kind == TokenKind::kDotWord; advance()) {
-    const int8_t component = can_select && operand.component < 0 && words.empty() ? component_of(token_.text) : int8_t{-1};
+    const int8_t component =
+        can_select && operand.component < 0 && words.empty() ? component_of(token_.text) : int8_t{-1};
     if (component >= 0) {
       operand.component = component;
     } else {

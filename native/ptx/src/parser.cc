@@ -45,9 +45,7 @@ void Parser::fail(const std::string& expected) const {
   fail_at(token_.location(), "expected " + expected + ", found " + describe_token());
 }
 
-void Parser::fail_at(SourceLocation location, std::string message) {
-  throw SyntaxError{location, std::move(message)};
-}
+void Parser::fail_at(SourceLocation location, std::string message) { throw SyntaxError{location, std::move(message)}; }
 
 bool Parser::accept(char c) {
   if (!token_.is(c)) return false;
@@ -90,7 +88,8 @@ uint64_t Parser::expect_integer() {
 
 void Parser::parse_module() {
   advance();
-  if (!token_.is_dot("version")) report({token_.location(), "a PTX module begins with .version, found " + describe_token()});
+  if (!token_.is_dot("version"))
+    report({token_.location(), "a PTX module begins with .version, found " + describe_token()});
   while (token_.kind != TokenKind::kEnd) {
     const char* const before = token_.begin;
     try {
@@ -142,7 +141,8 @@ void Parser::parse_version() {
   const char* at = token_.begin;
   const auto read = [&at] {
     uint32_t value = 0;
-    for (; *at >= '0' && *at <= '9'; ++at) value = value < 10000 ? value * 10 + static_cast<uint32_t>(*at - '0') : value;
+    for (; *at >= '0' && *at <= '9'; ++at)
+      value = value < 10000 ? value * 10 + static_cast<uint32_t>(*at - '0') : value;
     return value;
   };
   module_.version_major = read();

@@ -18,12 +18,12 @@
 namespace tessera::ptx {
 
 constexpr uint32_t kMaxScopeDepth = 64;
-constexpr uint32_t kMaxNesting = 64;          // operands, expressions, initializer braces
+constexpr uint32_t kMaxNesting = 64;  // operands, expressions, initializer braces
 constexpr size_t kMaxDiagnostics = 200;
-constexpr uint64_t kMaxPadding = 1u << 20;    // initializer elements that no text stands for
+constexpr uint64_t kMaxPadding = 1u << 20;  // initializer elements that no text stands for
 constexpr uint64_t kMaxRepeatedVariables = 1u << 16;
 constexpr uint32_t kBodyDepth = 2;
-constexpr int kOffsetPrecedence = 10;         // binds tighter than '+': "[%r1+4-8]" are two offsets
+constexpr int kOffsetPrecedence = 10;  // binds tighter than '+': "[%r1+4-8]" are two offsets
 
 /// Ends the statement that it is thrown in; never leaves `parse`.
 struct SyntaxError {
@@ -208,7 +208,7 @@ class Parser {
   std::vector<ForwardReference> forward_;
   std::unordered_set<std::string> broken_names_;
   bool in_declaration_ = false;  // of a variable of the module
-  std::string last_function_;  // the one that ended last
+  std::string last_function_;    // the one that ended last
   std::string mnemonic_buffer_;
 };
 

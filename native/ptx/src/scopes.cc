@@ -87,7 +87,8 @@ const Variable* Parser::variable_of(const Name* name) const {
   const Function& function = state_->function;
   if (binding.depth >= kBodyDepth) return &function.variables[binding.index];
   const size_t parameters = function.parameters.size();
-  return binding.index < parameters ? &function.parameters[binding.index] : &function.returns[binding.index - parameters];
+  return binding.index < parameters ? &function.parameters[binding.index]
+                                    : &function.returns[binding.index - parameters];
 }
 
 /// The name by which the IR knows a declaration: as written, unless an inner scope, the function or

@@ -18,7 +18,8 @@ struct Parsed {
 
 Parsed graph_of(const std::string& body) {
   Parsed parsed;
-  parsed.result = parse(".version 8.0\n.target sm_80\n.address_size 64\n.entry k() { .reg .pred p; .reg .b32 %r<9>; " + body + "}");
+  parsed.result =
+      parse(".version 8.0\n.target sm_80\n.address_size 64\n.entry k() { .reg .pred p; .reg .b32 %r<9>; " + body + "}");
   REQUIRE(parsed.result.ok());
   parsed.graph = build_cfg(parsed.result.module.functions[0]);
   return parsed;

@@ -81,10 +81,12 @@ class Dumper {
     out_ += format(" block %u\n", function.parameter_block_size());
     const std::vector<uint32_t> offsets = function.parameter_offsets();
     for (const Variable& variable : function.returns) add_variable("  returns ", variable);
-    for (size_t i = 0; i < offsets.size(); ++i) add_variable(format("  +%u ", offsets[i]).c_str(), function.parameters[i]);
+    for (size_t i = 0; i < offsets.size(); ++i)
+      add_variable(format("  +%u ", offsets[i]).c_str(), function.parameters[i]);
     for (const Variable& variable : function.variables) add_variable("  ", variable);
     for (const Function& prototype : function.prototypes) {
-      out_ += "  prototype " + prototype.name + format(": %zu -> %zu\n", prototype.parameters.size(), prototype.returns.size());
+      out_ += "  prototype " + prototype.name +
+              format(": %zu -> %zu\n", prototype.parameters.size(), prototype.returns.size());
     }
     for (const BranchTargets& list : function.target_lists) {
       out_ += "  targets " + list.name + ":";
@@ -102,7 +104,8 @@ class Dumper {
     add_triple("maxntid", directives.max_threads);
     add_triple("reqntid", directives.required_threads);
     add_triple("reqnctapercluster", directives.required_cluster);
-    if (directives.min_blocks_per_multiprocessor != 0) out_ += format(" minnctapersm %u", directives.min_blocks_per_multiprocessor);
+    if (directives.min_blocks_per_multiprocessor != 0)
+      out_ += format(" minnctapersm %u", directives.min_blocks_per_multiprocessor);
     if (directives.max_registers != 0) out_ += format(" maxnreg %u", directives.max_registers);
     if (directives.max_cluster_rank != 0) out_ += format(" maxclusterrank %u", directives.max_cluster_rank);
     if (directives.explicit_cluster) out_ += " explicitcluster";
@@ -141,7 +144,8 @@ class Dumper {
     for (const uint32_t successor : block.successors) out_ += format(" B%u", successor);
     if (block.exits) out_ += " exit";
     if (graph.immediate_dominator[index] != kNoBlock) out_ += format(" dom B%u", graph.immediate_dominator[index]);
-    if (graph.immediate_post_dominator[index] != kNoBlock) out_ += format(" post B%u", graph.immediate_post_dominator[index]);
+    if (graph.immediate_post_dominator[index] != kNoBlock)
+      out_ += format(" post B%u", graph.immediate_post_dominator[index]);
     if (graph.is_loop_header[index] != 0) out_ += " loop";
     out_ += '\n';
   }
@@ -150,7 +154,9 @@ class Dumper {
     const Instruction& instruction = function.instructions[index];
     out_ += format("    %zu: ", index);
     if (instruction.guard != kNoRegister) {
-      out_.append(instruction.guard_negated ? "@!" : "@").append(function.registers[static_cast<size_t>(instruction.guard)].name).append(" ");
+      out_.append(instruction.guard_negated ? "@!" : "@")
+          .append(function.registers[static_cast<size_t>(instruction.guard)].name)
+          .append(" ");
     }
     out_ += instruction.full;
     for (size_t i = 0; i < instruction.operands.size(); ++i) {
@@ -186,7 +192,8 @@ std::string dump_value(const Function& function, const Operand& operand) {
     case Operand::Kind::kInteger:
       return format("%lld", (long long)operand.bits);
     case Operand::Kind::kFloat:
-      return format("%s%0*llx", operand.float_bits == 32 ? "0f" : "0d", operand.float_bits / 4, (unsigned long long)operand.bits);
+      return format("%s%0*llx", operand.float_bits == 32 ? "0f" : "0d", operand.float_bits / 4,
+                    (unsigned long long)operand.bits);
     case Operand::Kind::kAddress: {
       std::string out = "[" + dump_operand(function, operand.elements[0]);
       if (operand.offset != 0) out += format("%+lld", (long long)operand.offset);

@@ -50,13 +50,13 @@ TEST_CASE(arithmetic_and_precedence) {
 TEST_CASE(signedness_follows_the_manual) {
   CHECK_EQ(value("-1 < 0"), 1u);
   CHECK_EQ(value("-1 < 0U"), 0u);
-  CHECK_EQ(value("-(~(2) < 1)"), 0u);                       // ~ gives .u64
+  CHECK_EQ(value("-(~(2) < 1)"), 0u);  // ~ gives .u64
   CHECK_EQ(value("~(63) > 32"), 1u);
-  CHECK_EQ(value("-8 >> 1"), static_cast<uint64_t>(-4));    // the first operand's type
+  CHECK_EQ(value("-8 >> 1"), static_cast<uint64_t>(-4));  // the first operand's type
   CHECK_EQ(value("(.u64)-1 >> 60"), 15u);
   CHECK_EQ(value("(.s64)0xFFFFFFFFFFFFFFFF < 0"), 1u);
-  CHECK_EQ(value("(-1 & -1) < 0"), 0u);                     // & gives .u64
-  CHECK_EQ(value("0x8000000000000000 / -1"), 0u);           // over 63 bits: .u64
+  CHECK_EQ(value("(-1 & -1) < 0"), 0u);            // & gives .u64
+  CHECK_EQ(value("0x8000000000000000 / -1"), 0u);  // over 63 bits: .u64
   CHECK_EQ(value("(.s64)0x8000000000000000 / -1"), 0x8000000000000000u);
 }
 

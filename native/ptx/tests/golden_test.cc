@@ -31,7 +31,8 @@ void check_file(const std::filesystem::path& path) {
   REQUIRE(at != std::string::npos);
   const std::string expected = text.substr(at + kSeparator.size());
   if (CHECK(actual == expected)) return;
-  const size_t difference = std::mismatch(actual.begin(), actual.end(), expected.begin(), expected.end()).first - actual.begin();
+  const size_t difference =
+      std::mismatch(actual.begin(), actual.end(), expected.begin(), expected.end()).first - actual.begin();
   const size_t line = actual.rfind('\n', difference) + 1;
   std::fprintf(stderr, "%s differs, first at: %s\n", path.filename().c_str(),
                actual.substr(line, actual.find('\n', difference) - line).c_str());

@@ -63,7 +63,8 @@ std::string fatbin(const std::vector<Spec>& specs) {
 
 Spec lz4_spec(const std::string& text) {
   std::string packed(static_cast<size_t>(LZ4_compressBound(static_cast<int>(text.size()))), '\0');
-  packed.resize(static_cast<size_t>(LZ4_compress_default(text.data(), packed.data(), static_cast<int>(text.size()), static_cast<int>(packed.size()))));
+  packed.resize(static_cast<size_t>(LZ4_compress_default(text.data(), packed.data(), static_cast<int>(text.size()),
+                                                         static_cast<int>(packed.size()))));
   return {1, 80, packed, 0x2000, text.size()};
 }
 
@@ -97,7 +98,10 @@ std::string library(const std::vector<std::pair<std::string, std::string>>& sect
   patch<uint16_t>(out, 60, static_cast<uint16_t>(headers.size()));
   patch<uint16_t>(out, 62, static_cast<uint16_t>(headers.size() - 1));
   patch<uint16_t>(out, 18, 62);
-  out.replace(0, 6, std::string("\x7f" "ELF\x02\x01", 6));
+  out.replace(0, 6,
+              std::string("\x7f"
+                          "ELF\x02\x01",
+                          6));
   for (const std::string& header : headers) out += header;
   return out;
 }
@@ -110,7 +114,9 @@ std::string cubin(uint8_t abi, uint32_t flags) {
   return out;
 }
 
-ImageContents read(const std::string& image, size_t limit = size_t{1} << 30) { return read_image(image.data(), image.size(), limit); }
+ImageContents read(const std::string& image, size_t limit = size_t{1} << 30) {
+  return read_image(image.data(), image.size(), limit);
+}
 
 ImageKind kind_of(const std::string& image) { return image_kind(image.data(), image.size()); }
 
@@ -123,7 +129,10 @@ TEST_CASE(kinds) {
   CHECK(kind_of(fatbin({})) == ImageKind::kFatbin);
   CHECK(kind_of(library({})) == ImageKind::kElf);
   CHECK(kind_of(std::string("\xb1\x43\x62\x46", 4)) == ImageKind::kFatbinWrapper);
-  for (const char* const text : {"", "x", "// only", "/* open", "\x7f" "EL", "version 8", "\x50\xed\x55"}) {
+  for (const char* const text : {"", "x", "// only", "/* open",
+                                 "\x7f"
+                                 "EL",
+                                 "version 8", "\x50\xed\x55"}) {
     CHECK(kind_of(text) == ImageKind::kUnknown);
   }
   CHECK(image_kind(nullptr, 0) == ImageKind::kUnknown);
@@ -151,7 +160,12 @@ TEST_CASE(cubins_say_their_architecture) {
 TEST_CASE(all_entries_of_a_fatbin_are_walked) {
   std::string large = kPtx;
   for (int i = 0; i < 100000; ++i) large += "// " + std::to_string(i * 7919) + "\n";
-  const ImageContents contents = read(fatbin({{2, 80, "cubin bytes", 0, 0}, lz4_spec(large), {1, 75, kPtx, 0, 0}, zstd_spec(large), {8, 90, "lto", 0, 0}, {77, 90, "new", 0, 0}}));
+  const ImageContents contents = read(fatbin({{2, 80, "cubin bytes", 0, 0},
+                                              lz4_spec(large),
+                                              {1, 75, kPtx, 0, 0},
+                                              zstd_spec(large),
+                                              {8, 90, "lto", 0, 0},
+                                              {77, 90, "new", 0, 0}}));
   CHECK(contents.errors.empty());
   REQUIRE(contents.entries.size() == 6);
   CHECK(contents.entries[0].kind == ImageEntry::Kind::kElf);
@@ -167,7 +181,8 @@ TEST_CASE(all_entries_of_a_fatbin_are_walked) {
 TEST_CASE(a_library_yields_all_its_fatbins) {
   const std::string one = fatbin({{1, 75, kPtx, 0, 0}});
   const std::string two = fatbin({zstd_spec(kPtx), {2, 80, "x", 0, 0}});
-  const std::string image = library({{".text", one}, {".nv_fatbin", one + std::string(16, '\0') + two + one}, {"__nv_relfatbin", two}});
+  const std::string image =
+      library({{".text", one}, {".nv_fatbin", one + std::string(16, '\0') + two + one}, {"__nv_relfatbin", two}});
   const ImageContents contents = read(image);
   CHECK(contents.errors.empty());
   CHECK_EQ(contents.entries.size(), 6u);
@@ -180,7 +195,8 @@ TEST_CASE(one_bad_entry_does_not_hide_the_others) {
   bad_zstd.payload[0] = 'x';
   short_zstd.payload.resize(short_zstd.payload.size() / 2);
   unknown.flags = 0x40000;
-  const ImageContents contents = read(fatbin({bad_lz4, {1, 75, kPtx, 0, 0}, bad_zstd, short_zstd, unknown, lz4_spec(kPtx)}));
+  const ImageContents contents =
+      read(fatbin({bad_lz4, {1, 75, kPtx, 0, 0}, bad_zstd, short_zstd, unknown, lz4_spec(kPtx)}));
   CHECK_EQ(contents.entries.size(), 2u);
   CHECK_EQ(contents.errors.size(), 4u);
 }
@@ -191,7 +207,8 @@ TEST_CASE(lying_sizes_are_errors_and_take_no_memory) {
     CHECK(contents.entries.empty());
     CHECK_EQ(contents.errors.size(), 1u);
   };
-  for (const uint64_t claim : {uint64_t{1}, uint64_t{kPtx.size() + 1}, uint64_t{1} << 31, uint64_t{1} << 39, UINT64_MAX}) {
+  for (const uint64_t claim :
+       {uint64_t{1}, uint64_t{kPtx.size() + 1}, uint64_t{1} << 31, uint64_t{1} << 39, UINT64_MAX}) {
     Spec lz4 = lz4_spec(kPtx), zstd = zstd_spec(kPtx);
     lz4.uncompressed = zstd.uncompressed = claim;
     check_one_error(lz4);

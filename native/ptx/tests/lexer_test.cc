@@ -38,8 +38,20 @@ TEST_CASE(integers) {
 }
 
 TEST_CASE(malformed_numbers) {
-  const char* const bad[] = {"18446744073709551616", "0x10000000000000000", "09", "0x", "0b2", "0b", "12ab", "0f3F80",
-                             "0f3F8000001", "0d3FF", "1.5x", "1e5q", "0xfg", "1e999"};
+  const char* const bad[] = {"18446744073709551616",
+                             "0x10000000000000000",
+                             "09",
+                             "0x",
+                             "0b2",
+                             "0b",
+                             "12ab",
+                             "0f3F80",
+                             "0f3F8000001",
+                             "0d3FF",
+                             "1.5x",
+                             "1e5q",
+                             "0xfg",
+                             "1e999"};
   for (const char* const text : bad) {
     if (!CHECK(tokens_of(text)[0].kind == TokenKind::kInvalid)) std::fprintf(stderr, "accepted: %s\n", text);
   }

@@ -63,7 +63,8 @@ TEST_CASE(text_ends_at_a_nul) {
 }
 
 TEST_CASE(carriage_returns_are_space) {
-  const ParseResult result = parse(".version 8.0\r\n.target sm_80\r\n.address_size 64\r\n.entry k()\r\n{\r\n\tret;\r\n}\r\n");
+  const ParseResult result =
+      parse(".version 8.0\r\n.target sm_80\r\n.address_size 64\r\n.entry k()\r\n{\r\n\tret;\r\n}\r\n");
   CHECK(result.ok());
   CHECK_EQ(result.module.functions[0].instructions[0].location.line, 6u);
 }
@@ -128,9 +129,12 @@ TEST_CASE(elements_of_arrays) {
   CHECK_EQ(operands_of(arrays + "ld.shared.u32 %r1, v[2][1]; }"), "%r1 ; [v+72]");
   CHECK(!parse(kHead + ".entry k() { .reg .b32 r; mov.u32 r, r[1]; }").ok());
   CHECK(!parse(kHead + ".entry k() { .reg .b32 r; mov.u32 r, later[1]; } .global .b32 later[2];").ok());
-  const ParseResult result = parse_ok(".global .b64 g[2]; .func (.param .b32 o[2]) f(.param .b32 i[3]) { .reg .b64 r; mov.u64 r, g[1]; mov.u64 r, o[1]; mov.u64 r, i[2]; }");
+  const ParseResult result = parse_ok(
+      ".global .b64 g[2]; .func (.param .b32 o[2]) f(.param .b32 i[3]) { .reg .b64 r; mov.u64 r, g[1]; mov.u64 r, "
+      "o[1]; mov.u64 r, i[2]; }");
   std::vector<int64_t> offsets;
-  for (const Instruction& instruction : result.module.functions[0].instructions) offsets.push_back(instruction.operands[1].offset);
+  for (const Instruction& instruction : result.module.functions[0].instructions)
+    offsets.push_back(instruction.operands[1].offset);
   CHECK(offsets == (std::vector<int64_t>{8, 4, 8}));
 }
 
@@ -148,8 +152,12 @@ TEST_CASE(operand_forms) {
 }
 
 TEST_CASE(calls) {
-  const std::string head = ".func (.param .b32 r) f(.param .b32 a, .param .b32 b); .func g(); .entry k() { .reg .b32 %r<4>; .reg .b64 %rd<2>; ";
-  const ParseResult result = parse_ok(head + "{ .param .b32 r, a; call.uni (r), f, (a, a); call g; call g, (); P: .callprototype _ (.param .b32 _); call %rd1, (a), P; } }");
+  const std::string head =
+      ".func (.param .b32 r) f(.param .b32 a, .param .b32 b); .func g(); .entry k() { .reg .b32 %r<4>; .reg .b64 "
+      "%rd<2>; ";
+  const ParseResult result = parse_ok(head +
+                                      "{ .param .b32 r, a; call.uni (r), f, (a, a); call g; call g, (); P: "
+                                      ".callprototype _ (.param .b32 _); call %rd1, (a), P; } }");
   const Function& function = *result.module.find_function("k");
   REQUIRE(function.instructions.size() == 4);
   CHECK(function.instructions[0].operands[0].kind == Operand::Kind::kTuple);
@@ -162,7 +170,9 @@ TEST_CASE(calls) {
 }
 
 TEST_CASE(types_and_modifiers) {
-  const ParseResult result = parse_body("cvt.rn.satfinite.e4m3x2.f32 %r1, %f1; ld.global.v4.u8 {%r1}, [p]; mma.m16n8k32.s32.u4.s8.s32 %r1; foo.u8x4.b16x2;");
+  const ParseResult result = parse_body(
+      "cvt.rn.satfinite.e4m3x2.f32 %r1, %f1; ld.global.v4.u8 {%r1}, [p]; mma.m16n8k32.s32.u4.s8.s32 %r1; "
+      "foo.u8x4.b16x2;");
   const auto& instructions = result.module.functions[0].instructions;
   CHECK(instructions[0].type == Type::kE4M3x2);
   REQUIRE(instructions[0].types.size() == 2);
@@ -181,7 +191,8 @@ TEST_CASE(type_words) {
   CHECK(parse_type("bf16x2") == Type::kBF16x2);
   CHECK(parse_type("b1") == Type::kOther);
   CHECK(parse_type("ue4m3x4") == Type::kOther);
-  for (const char* const word : {"", "b", "x2", "v4", "m16n8k8", "rn", "L1", "e4", "f4e", "global", "sys", "s", "1d", "b4e"}) {
+  for (const char* const word :
+       {"", "b", "x2", "v4", "m16n8k8", "rn", "L1", "e4", "f4e", "global", "sys", "s", "1d", "b4e"}) {
     if (!CHECK(parse_type(word) == Type::kNone)) std::fprintf(stderr, "a type: %s\n", word);
   }
   for (int i = 1; i < static_cast<int>(Type::kOther); ++i) {
@@ -194,7 +205,8 @@ TEST_CASE(type_words) {
 
 TEST_CASE(parameters_are_laid_out) {
   const ParseResult result = parse_ok(
-      ".entry k(.param .u8 a, .param .u64 b, .param .align 16 .b8 c[20], .param .u16 d, .param .v2 .f32 e, .param .b8 f[3]) { ret; }");
+      ".entry k(.param .u8 a, .param .u64 b, .param .align 16 .b8 c[20], .param .u16 d, .param .v2 .f32 e, .param .b8 "
+      "f[3]) { ret; }");
   const Function& function = result.module.functions[0];
   CHECK(function.parameter_offsets() == (std::vector<uint32_t>{0, 8, 16, 36, 40, 48}));
   CHECK_EQ(function.parameter_block_size(), 51u);

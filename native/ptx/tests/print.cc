@@ -45,10 +45,12 @@ std::string element_text(const Initializer& element, Type type) {
 /// The braces of one level, elements taken from `at` on.
 std::string braces(const Variable& variable, size_t level, size_t& at) {
   const size_t depth = variable.dimensions.size() + (variable.vector > 1 ? 1 : 0);
-  if (level == depth) return at < variable.initializer.size() ? element_text(variable.initializer[at++], variable.type) : "";
+  if (level == depth)
+    return at < variable.initializer.size() ? element_text(variable.initializer[at++], variable.type) : "";
   const uint64_t count = level < variable.dimensions.size() ? variable.dimensions[level] : variable.vector;
   std::string out = "{";
-  for (uint64_t i = 0; i < count && at < variable.initializer.size(); ++i) out += (i == 0 ? "" : ", ") + braces(variable, level + 1, at);
+  for (uint64_t i = 0; i < count && at < variable.initializer.size(); ++i)
+    out += (i == 0 ? "" : ", ") + braces(variable, level + 1, at);
   return out + "}";
 }
 
@@ -61,7 +63,8 @@ std::string declaration(const Variable& variable, bool is_parameter) {
     out += ")";
   }
   const bool is_natural = variable.alignment == type_size(variable.type) * variable.vector;
-  if (variable.space != Space::kRegister && type_size(variable.type) != 0 && !is_natural) out += " .align " + number(variable.alignment);
+  if (variable.space != Space::kRegister && type_size(variable.type) != 0 && !is_natural)
+    out += " .align " + number(variable.alignment);
   if (variable.vector > 1) out += " .v" + number(variable.vector);
   out.append(" .").append(type_name(variable.type));
   if (variable.is_pointer) out.append(" .ptr ").append(kSpaces[static_cast<size_t>(variable.pointer_space)]);
@@ -141,7 +144,8 @@ std::string value_text(const Function& function, const Operand& operand) {
 }
 
 std::string operand_text(const Function& function, const Operand& operand) {
-  const bool is_predicate = operand.kind == Operand::Kind::kRegister && function.registers[static_cast<size_t>(operand.reg)].type == Type::kPred;
+  const bool is_predicate = operand.kind == Operand::Kind::kRegister &&
+                            function.registers[static_cast<size_t>(operand.reg)].type == Type::kPred;
   std::string out = operand.negated ? (is_predicate ? "!" : "-") : "";
   out += value_text(function, operand);
   if (operand.component >= 0) out += std::string(".") + "xyzw"[operand.component];
@@ -155,7 +159,8 @@ void print_body(const Function& function) {
     const auto is_it = [&](const Variable& v) { return v.space == Space::kRegister && v.name == reg.name; };
     if (std::any_of(function.parameters.begin(), function.parameters.end(), is_it)) continue;
     if (std::any_of(function.returns.begin(), function.returns.end(), is_it)) continue;
-    std::cout << ".reg " << (reg.vector > 1 ? ".v" + number(reg.vector) + " " : "") << "." << type_name(reg.type) << " " << plain(std::string(reg.name)) << ";\n";
+    std::cout << ".reg " << (reg.vector > 1 ? ".v" + number(reg.vector) + " " : "") << "." << type_name(reg.type) << " "
+              << plain(std::string(reg.name)) << ";\n";
   }
   for (const Variable& variable : function.variables) std::cout << declaration(variable, false) << ";\n";
   for (const Function& prototype : function.prototypes) {
@@ -170,17 +175,21 @@ void print_body(const Function& function) {
   }
   size_t label = 0;
   for (size_t i = 0; i <= function.instructions.size(); ++i) {
-    for (; label < function.labels.size() && function.labels[label].index == i; ++label) std::cout << plain(std::string(function.labels[label].name)) << ":\n";
+    for (; label < function.labels.size() && function.labels[label].index == i; ++label)
+      std::cout << plain(std::string(function.labels[label].name)) << ":\n";
     if (i == function.instructions.size()) break;
     const Instruction& instruction = function.instructions[i];
-    if (instruction.guard != kNoRegister) std::cout << (instruction.guard_negated ? "@!" : "@") << plain(std::string(function.registers[static_cast<size_t>(instruction.guard)].name)) << " ";
+    if (instruction.guard != kNoRegister)
+      std::cout << (instruction.guard_negated ? "@!" : "@")
+                << plain(std::string(function.registers[static_cast<size_t>(instruction.guard)].name)) << " ";
     std::cout << instruction.full << " " << list(function, instruction.operands) << ";\n";
   }
   std::cout << "}\n";
 }
 
 void print(const Module& module) {
-  std::cout << ".version " << module.version_major << "." << module.version_minor << "\n.target " << module.target << "\n.address_size " << module.address_size << "\n";
+  std::cout << ".version " << module.version_major << "." << module.version_minor << "\n.target " << module.target
+            << "\n.address_size " << module.address_size << "\n";
   // Names must stand before their use, which the IR's two lists don't show: declare all functions first.
   for (const Function& function : module.functions) {
     if (function.is_entry) continue;
@@ -213,7 +222,8 @@ int main(int argc, char** argv) {
   std::ifstream file(argv[1], std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const ParseResult result = parse(text);
-  for (const Diagnostic& error : result.errors) std::cerr << error.location.line << ":" << error.location.column << ": " << error.message << "\n";
+  for (const Diagnostic& error : result.errors)
+    std::cerr << error.location.line << ":" << error.location.column << ": " << error.message << "\n";
   if (!result.ok()) return 1;
   print(result.module);
 }

@@ -35,15 +35,42 @@ ParseResult between(const std::string& bad, bool is_stray = false) {
 
 TEST_CASE(neighbours_survive_every_bad_kernel) {
   const char* const bodies[] = {
-      "add.u32 %r1, %r9;",         "mov.b64 {%r1, ;",         "mov.b64 {%r1;",    "ld.global [%r1;",
-      "ld.global [;",              "foo (1;",                 "foo ) ;",          "foo , ;",
-      "@ foo;",                    "@p;",                     "@!;",              "{ foo bar",
-      "{ { {",                     "X: X:",                   ".reg .b32;",       ".reg .wrong a;",
-      ".reg .b32 a<;",             ".shared .b32 a[;",        ".shared .b32 a[-;", ".wrong { a; b; c }",
-      ".wrong { a { b; } c; }",    ".loc 1;",                 ".pragma 7;",       "T: .branchtargets ;",
-      "P: .callprototype _ (",     "foo \"text\";",           "foo 1.2.3;",       "` ' \\ ^ ~",
-      "\x01\x02\xff",              "bra NOWHERE;",            ".version 9.0",     ".local .b32 a = {1, 2};",
-      "foo 0x;",                   ".section .x { } }",       "foo [a+b];",       ".reg .b32 q<99999999999999999999>;",
+      "add.u32 %r1, %r9;",
+      "mov.b64 {%r1, ;",
+      "mov.b64 {%r1;",
+      "ld.global [%r1;",
+      "ld.global [;",
+      "foo (1;",
+      "foo ) ;",
+      "foo , ;",
+      "@ foo;",
+      "@p;",
+      "@!;",
+      "{ foo bar",
+      "{ { {",
+      "X: X:",
+      ".reg .b32;",
+      ".reg .wrong a;",
+      ".reg .b32 a<;",
+      ".shared .b32 a[;",
+      ".shared .b32 a[-;",
+      ".wrong { a; b; c }",
+      ".wrong { a { b; } c; }",
+      ".loc 1;",
+      ".pragma 7;",
+      "T: .branchtargets ;",
+      "P: .callprototype _ (",
+      "foo \"text\";",
+      "foo 1.2.3;",
+      "` ' \\ ^ ~",
+      "\x01\x02\xff",
+      "bra NOWHERE;",
+      ".version 9.0",
+      ".local .b32 a = {1, 2};",
+      "foo 0x;",
+      ".section .x { } }",
+      "foo [a+b];",
+      ".reg .b32 q<99999999999999999999>;",
   };
   for (const char* const body : bodies) {
     const ParseResult result = between(std::string(".entry bad() { ") + body + " ret; }");
@@ -52,16 +79,30 @@ TEST_CASE(neighbours_survive_every_bad_kernel) {
 }
 
 TEST_CASE(neighbours_survive_bad_declarations) {
-  const char* const declarations[] = {
-      ".entry bad", ".entry bad(", ".entry bad(.param", ".entry bad(.param .u32 a,) { ret; }", ".entry bad() .maxntid { ret; }",
-      ".entry { ret; }", ".func (.param .b32 r bad() { ret; }", ".global .u32 a =;", ".global .u32 a[2] = {1, 2, 3};",
-      ".global .u32 a = {{{{1}}}};", ".global .wrong a;", ".global .align 3 .b32 a;", ".wrong;",
-      ".alias a;", ".file;", ".global .u32 a[2] = {1, 2", ".entry bad() { ret;",
-      ".global .b8 a = 0xFF(;", ".extern;"};
+  const char* const declarations[] = {".entry bad",
+                                      ".entry bad(",
+                                      ".entry bad(.param",
+                                      ".entry bad(.param .u32 a,) { ret; }",
+                                      ".entry bad() .maxntid { ret; }",
+                                      ".entry { ret; }",
+                                      ".func (.param .b32 r bad() { ret; }",
+                                      ".global .u32 a =;",
+                                      ".global .u32 a[2] = {1, 2, 3};",
+                                      ".global .u32 a = {{{{1}}}};",
+                                      ".global .wrong a;",
+                                      ".global .align 3 .b32 a;",
+                                      ".wrong;",
+                                      ".alias a;",
+                                      ".file;",
+                                      ".global .u32 a[2] = {1, 2",
+                                      ".entry bad() { ret;",
+                                      ".global .b8 a = 0xFF(;",
+                                      ".extern;"};
   for (const char* const declaration : declarations) {
     between(declaration);
   }
-  for (const char* const stray : {"stray words;", "} } }", "\"text\"", "{ a; b; }", "7", "st.global [%r1], %r2; ret; }", ".reg .b32 x;"}) {
+  for (const char* const stray :
+       {"stray words;", "} } }", "\"text\"", "{ a; b; }", "7", "st.global [%r1], %r2; ret; }", ".reg .b32 x;"}) {
     between(stray, true);
   }
 }
@@ -85,8 +126,10 @@ TEST_CASE(one_unknown_instruction_is_no_error) {
 }
 
 TEST_CASE(a_bad_operand_costs_one_statement) {
-  for (const char* const bad : {"foo {%r1, %r99}, [%r1];", "foo {%r1, ?}, [%r1, {%r1, $}], %r1;", "foo {%r1, {1 2}}|%r1;"}) {
-    const ParseResult result = between(std::string(".entry bad() { .reg .b32 %r<3>; mov.u32 %r1, 1; ") + bad + " mov.u32 %r1, 2; }");
+  for (const char* const bad :
+       {"foo {%r1, %r99}, [%r1];", "foo {%r1, ?}, [%r1, {%r1, $}], %r1;", "foo {%r1, {1 2}}|%r1;"}) {
+    const ParseResult result =
+        between(std::string(".entry bad() { .reg .b32 %r<3>; mov.u32 %r1, 1; ") + bad + " mov.u32 %r1, 2; }");
     const Function* const function = result.module.find_function("bad");
     REQUIRE(function != nullptr && !function->instructions.empty());
     CHECK_EQ(function->instructions.back().operands[1].bits, 2u);
@@ -112,7 +155,10 @@ TEST_CASE(a_missing_symbol_breaks_only_its_users) {
 }
 
 TEST_CASE(text_that_is_no_ptx_is_one_error_or_few) {
-  for (const char* const text : {"", "hello world", "\x7f" "ELF", "int main() { return 0; }", "\n\n\n"}) {
+  for (const char* const text : {"", "hello world",
+                                 "\x7f"
+                                 "ELF",
+                                 "int main() { return 0; }", "\n\n\n"}) {
     const ParseResult result = parse(text);
     CHECK(!result.ok() && result.errors.size() <= 5);
     CHECK(result.module.functions.empty());
@@ -130,9 +176,10 @@ TEST_CASE(many_errors_are_counted_not_kept) {
 }
 
 TEST_CASE(every_prefix_of_a_module_ends) {
-  const std::string text = kHead +
-                           ".global .b8 t[4] = {1, 2, 0xFF(x)};\n.entry k(.param .u64 p) .maxntid 3 {\n.reg .b32 %r<3>; "
-                           "{ .reg .b32 t; L: @%p1 bra L; mov.b64 {%r1, _}, [p+4]; } call (a), f, (b), c;\n}\n";
+  const std::string text =
+      kHead +
+      ".global .b8 t[4] = {1, 2, 0xFF(x)};\n.entry k(.param .u64 p) .maxntid 3 {\n.reg .b32 %r<3>; "
+      "{ .reg .b32 t; L: @%p1 bra L; mov.b64 {%r1, _}, [p+4]; } call (a), f, (b), c;\n}\n";
   for (size_t size = 0; size <= text.size(); ++size) {
     const ParseResult result = parse(std::string_view(text).substr(0, size));
     CHECK(result.module.functions.size() <= 1);

@@ -27,7 +27,8 @@ std::string repeat(const std::string& text, size_t count) {
 }
 
 std::string in_kernel(const std::string& body) {
-  return ".version 8.0\n.target sm_80\n.address_size 64\n.entry k() {\n.reg .pred p; .reg .b32 %r<9>;\n" + body + "\n}\n";
+  return ".version 8.0\n.target sm_80\n.address_size 64\n.entry k() {\n.reg .pred p; .reg .b32 %r<9>;\n" + body +
+         "\n}\n";
 }
 
 }  // namespace

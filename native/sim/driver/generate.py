@@ -51,7 +51,12 @@ EXPLICIT = {
     ("cuGraphInstantiate", 12000): "cuGraphInstantiateWithFlags",
 }
 
-INTEROP_TYPEDEFS = ("cudaGLTypedefs.h", "cudaEGLTypedefs.h", "cudaVDPAUTypedefs.h", "cudaProfilerTypedefs.h")
+INTEROP_TYPEDEFS = (
+    "cudaGLTypedefs.h",
+    "cudaEGLTypedefs.h",
+    "cudaVDPAUTypedefs.h",
+    "cudaProfilerTypedefs.h",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +82,10 @@ class Declaration:
     def argument_names(self) -> list[str]:
         if self.parameters in ("", "void"):
             return []
-        return [re.split(r"[\s*]+", p.split("[")[0].strip())[-1] for p in split_arguments(self.parameters)]
+        return [
+            re.split(r"[\s*]+", p.split("[")[0].strip())[-1]
+            for p in split_arguments(self.parameters)
+        ]
 
     @property
     def argument_types(self) -> list[str]:
@@ -86,7 +94,9 @@ class Declaration:
         types = []
         for parameter in split_arguments(self.parameters):
             name = re.split(r"[\s*]+", parameter.split("[")[0].strip())[-1]
-            types.append(re.sub(rf"\b{re.escape(name)}\b(?=\s*(\[|$))", "", parameter).replace(" ", ""))
+            types.append(
+                re.sub(rf"\b{re.escape(name)}\b(?=\s*(\[|$))", "", parameter).replace(" ", "")
+            )
         return types
 
 
@@ -122,7 +132,9 @@ def versions(text: str, headers: pathlib.Path) -> dict[tuple[str, bool], list[in
         if path.exists():
             text += " ".join(path.read_text(encoding="utf-8").split())
     table: dict[tuple[str, bool], set[int]] = defaultdict(set)
-    for name, version, suffix in re.findall(r"\*\s*PFN_(cu[A-Z]\w*?)_v(\d+)(_ptsz|_ptds)?\s*\)", text):
+    for name, version, suffix in re.findall(
+        r"\*\s*PFN_(cu[A-Z]\w*?)_v(\d+)(_ptsz|_ptds)?\s*\)", text
+    ):
         table[name, bool(suffix)].add(int(version))
     return {key: sorted(values) for key, values in table.items()}
 
@@ -176,7 +188,10 @@ def stub(declaration: Declaration, index: int, by_name: dict[str, Declaration]) 
         (d for d in by_name.values() if d.stem == declaration.stem and not d.per_thread),
         key=lambda d: d.revision,
     )
-    if newest.revision > declaration.revision and newest.argument_types == declaration.argument_types:
+    if (
+        newest.revision > declaration.revision
+        and newest.argument_types == declaration.argument_types
+    ):
         return f"WEAK {head} {{ return {newest.name}({arguments}); }}\n"
     types = declaration.parameters or "void"
     return (
@@ -199,11 +214,17 @@ def write_stubs(path: pathlib.Path, names: list[Declaration], undeclared: list[s
         "const char* const kStubNames[] = {",
     ]
     lines += [f'    "{d.name}",' for d in names] + [f'    "{name}",' for name in undeclared]
-    lines += ["};", f"const unsigned kStubCount = {len(names) + len(undeclared)};", "}  // namespace tessera::sim"]
+    lines += [
+        "};",
+        f"const unsigned kStubCount = {len(names) + len(undeclared)};",
+        "}  // namespace tessera::sim",
+    ]
     lines += ['extern "C" {', "#pragma GCC visibility push(default)"]
     lines += [stub(declaration, index, by_name) for index, declaration in enumerate(names)]
     for index, name in enumerate(undeclared, start=len(names)):
-        lines.append(f"CUresult {name}();\nWEAK CUresult {name}() {{ return unsupported({index}); }}\n")
+        lines.append(
+            f"CUresult {name}();\nWEAK CUresult {name}() {{ return unsupported({index}); }}\n"
+        )
     lines += ["#pragma GCC visibility pop", "}", ""]
     path.write_text("\n".join(lines), encoding="utf-8")
 
@@ -221,12 +242,19 @@ def write_table(path: pathlib.Path, entries: list[Entry], declared: set[str]) ->
         f'    {{"{e.stem}", {e.version}, {str(e.per_thread).lower()}, reinterpret_cast<void*>(&::{e.function})}},'
         for e in entries
     ]
-    lines += ["};", f"const unsigned kProcTableSize = {len(entries)};", "}  // namespace tessera::sim", ""]
+    lines += [
+        "};",
+        f"const unsigned kProcTableSize = {len(entries)};",
+        "}  // namespace tessera::sim",
+        "",
+    ]
     path.write_text("\n".join(lines), encoding="utf-8")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--headers", type=pathlib.Path, required=True, help="folder of cuda.h")
     parser.add_argument("--compiler", required=True, help="C compiler, for preprocessing")
     parser.add_argument("--output", type=pathlib.Path, required=True)
@@ -238,7 +266,9 @@ def main() -> None:
     every = sorted(names + [Declaration(name, "void") for name in undeclared], key=lambda d: d.name)
     options.output.mkdir(parents=True, exist_ok=True)
     write_stubs(options.output / "api_stubs.cc", names, undeclared)
-    write_table(options.output / "proc_table.cc", proc_entries(every, table), {d.name for d in names})
+    write_table(
+        options.output / "proc_table.cc", proc_entries(every, table), {d.name for d in names}
+    )
 
 
 if __name__ == "__main__":

@@ -221,16 +221,14 @@ PeerCredentials Socket::peer() const { return credentials_of(fd_.get()); }
 
 Listener& Listener::operator=(Listener&& other) noexcept {
   if (this != &other) {
-    remove();
+    close();
     fd_ = std::move(other.fd_);
     path_ = std::move(other.path_);
   }
   return *this;
 }
 
-Listener::~Listener() { remove(); }
-
-void Listener::remove() {
+void Listener::close() {
   if (fd_) unlink(path_.c_str());
   fd_.reset();
 }

@@ -289,7 +289,7 @@ TEST_CASE(the_header_is_checked) {
   CHECK(channel_matches(channel.get(), &why));
   channel.get()->header.version = 77;
   CHECK(!channel_matches(channel.get(), &why));
-  CHECK(why.find("77") != std::string::npos && why.find("1") != std::string::npos);
+  CHECK(why.find("77") != std::string::npos && why.find('1') != std::string::npos);
   channel.get()->header.magic = 0;
   CHECK(!channel_matches(channel.get(), &why));
   initialise_channel(channel.get());

@@ -134,7 +134,9 @@ std::shared_ptr<Module> Loader::load_module(const LoadRequest& request) {
   unload_unused(kUnusedKept);
   std::array<char, 4096> log_text{};
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-  void* values[] = {log_text.data(), reinterpret_cast<void*>(log_text.size() - 1)};
+  // The driver takes integers in these pointers.
+  void* values[] = {log_text.data(),
+                    reinterpret_cast<void*>(log_text.size() - 1)};  // NOLINT(performance-no-int-to-ptr)
   auto module = std::make_shared<Module>(Module{request.hash, request.bytes, nullptr});
   const CUresult code = device_.driver().cuModuleLoadDataEx(&module->handle, request.bytes->data(), 2, options, values);
   if (code != CUDA_SUCCESS) {

@@ -18,7 +18,7 @@ MemoryHandle MemoryHandle::create(const Device& device, uint64_t bytes) {
 MemoryHandle MemoryHandle::import(const Device& device, int fd) {
   CUmemGenericAllocationHandle handle = 0;
   // The driver takes the descriptor itself in the pointer argument.
-  void* descriptor = reinterpret_cast<void*>(static_cast<intptr_t>(fd));
+  void* descriptor = reinterpret_cast<void*>(static_cast<intptr_t>(fd));  // NOLINT(performance-no-int-to-ptr)
   device.driver().check(
       device.driver().cuMemImportFromShareableHandle(&handle, descriptor, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
       "cuMemImportFromShareableHandle");

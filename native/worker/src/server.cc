@@ -89,11 +89,11 @@ Server::~Server() {
 
 Server::End Server::run() {
   for (;;) {
-    pollfd items[] = {{listener_->fd(), POLLIN, 0}, {signals_, POLLIN, 0}};
+    pollfd items[] = {{listener_.fd(), POLLIN, 0}, {signals_, POLLIN, 0}};
     poll(items, 2, static_cast<int>(std::chrono::milliseconds(kTick).count()));
     reap();
     if (worker_.poisoned()) {
-      listener_.reset();
+      listener_.close();
       wait_until_told(kTellGrace);
       return End::kPoisoned;
     }
@@ -105,7 +105,7 @@ Server::End Server::run() {
 
 void Server::accept_one() {
   try {
-    std::optional<Socket> socket = listener_->accept(0ms);
+    std::optional<Socket> socket = listener_.accept(0ms);
     if (!socket) return;
     if (connections_.size() >= kMostConnections) {
       refuse(*socket, CUDA_ERROR_DEVICE_UNAVAILABLE, "this worker has too many connections");
@@ -212,7 +212,7 @@ bool Server::alone_for_too_long() {
 }
 
 Server::End Server::stop_sessions() {
-  listener_.reset();
+  listener_.close();
   closing_ = true;
   log(LogLevel::kInfo, "asked to stop");
   const auto deadline = Clock::now() + kStopGrace;

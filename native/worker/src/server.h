@@ -59,7 +59,7 @@ class Server {
   void wait_until_told(std::chrono::milliseconds limit);
 
   Worker& worker_;
-  std::optional<transport::Listener> listener_;
+  transport::Listener listener_;
   int signals_;
   const int parent_;
   Slots slots_;

@@ -73,7 +73,7 @@ class Session {
 
   // session_socket.cc
   bool read_socket();
-  void take_packet(transport::Packet packet);
+  void take_packet(const transport::Packet& packet);
   void take_sequence(uint64_t sequence);
   void take_chunk(const transport::Packet& packet);
   void take_image(const transport::Packet& packet);

@@ -29,11 +29,11 @@ bool Session::read_socket() {
   if (!socket_.readable()) return false;
   std::optional<Packet> packet = socket_.receive(kNoWait);
   if (!packet) return false;
-  take_packet(std::move(*packet));
+  take_packet(*packet);
   return true;
 }
 
-void Session::take_packet(Packet packet) {
+void Session::take_packet(const Packet& packet) {
   if (packet.header().version != TS_PROTOCOL_VERSION) break_off("a message of another version came");
   switch (packet.type()) {
     case TS_CHUNK:

@@ -147,7 +147,7 @@ TEST_CASE(each_failing_driver_call_reaches_the_program_and_only_it) {
     home.wait_done(0, home.join_if_alive(0));
     CHECK(home.wait_failed(5000));
     CHECK(home.synchronize(0, 5000));
-    CHECK_EQ(home.link().failure().code, std::atoi(std::strchr(fault, '=') + 1));
+    CHECK_EQ(home.link().failure().code, std::strtol(std::strchr(fault, '=') + 1, nullptr, 10));
     CHECK(home.link().failure().text.find("worker 1: ") == 0);
     home.detach();
     const transport::SharedMemory status = worker.observe();

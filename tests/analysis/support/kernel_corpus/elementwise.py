@@ -178,9 +178,7 @@ def rows_and_columns(rng: random.Random) -> Launch:
 def broadcast(rng: random.Random) -> Launch:
     grid, block, n = line(rng)
     columns = rng.randint(1, 60)
-    return one(
-        grid, block, room(n), floats(rng, columns), floats(rng, 1), i32(n), i32(columns)
-    )
+    return one(grid, block, room(n), floats(rng, columns), floats(rng, 1), i32(n), i32(columns))
 
 
 @kernel

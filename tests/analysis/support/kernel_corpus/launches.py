@@ -56,7 +56,9 @@ def f64(value: float) -> bytes:
 
 def floats(rng: random.Random, count: int, low: float = -1.0, high: float = 1.0) -> Buffer:
     count = max(count, 1)
-    return Buffer(4 * count, struct.pack(f"<{count}f", *(rng.uniform(low, high) for _ in range(count))))
+    return Buffer(
+        4 * count, struct.pack(f"<{count}f", *(rng.uniform(low, high) for _ in range(count)))
+    )
 
 
 def ints(values: list[int]) -> Buffer:

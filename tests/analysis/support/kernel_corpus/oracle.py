@@ -122,7 +122,9 @@ def judge(
     for launch, allocations in recorded:
         verdict.launches += 1
         if launch["fault"]:
-            raise RuntimeError(f"{launch['kernel']} failed on the simulated device: {launch['fault']}")
+            raise RuntimeError(
+                f"{launch['kernel']} failed on the simulated device: {launch['fault']}"
+            )
         summary = summaries[launch["kernel"]]
         if summary.is_unknown:
             verdict.unknown += 1
@@ -195,9 +197,7 @@ def _spans(r: Range, allocations: list[Span]) -> Span:
     return r.pointer, r.pointer
 
 
-def _describe(
-    launch: dict[str, Any], what: str, spans: list[Span], ranges: list[Range]
-) -> str:
+def _describe(launch: dict[str, Any], what: str, spans: list[Span], ranges: list[Range]) -> str:
     shape = f"grid {launch['grid']}, block {launch['block']}, parameters {launch['parameters']}"
     said = [f"[{r.begin:#x}, {r.end:#x}) mode {r.mode} flags {r.flags}" for r in ranges]
     where = [f"[{begin:#x}, {end:#x})" for begin, end in spans[:4]]
@@ -220,9 +220,7 @@ def merge(spans: Iterable[Span]) -> list[Span]:
 
 
 def intersect(a: list[Span], b: list[Span]) -> list[Span]:
-    return merge(
-        (max(x, p), min(y, q)) for x, y in a for p, q in b if max(x, p) < min(y, q)
-    )
+    return merge((max(x, p), min(y, q)) for x, y in a for p, q in b if max(x, p) < min(y, q))
 
 
 def subtract(a: list[Span], b: list[Span]) -> list[Span]:

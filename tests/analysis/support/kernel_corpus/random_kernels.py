@@ -93,7 +93,14 @@ class Writer:
     # Statements
 
     def _statement(self, depth: int) -> None:
-        choices = [self._define, self._define, self._access, self._access, self._pointer, self._load]
+        choices = [
+            self._define,
+            self._define,
+            self._access,
+            self._access,
+            self._pointer,
+            self._load,
+        ]
         if depth < 3:
             choices += [self._branch, self._branch, self._loop, self._guarded]
         self._rng.choice(choices)(depth)
@@ -164,7 +171,9 @@ class Writer:
             return
         self._loops += 1
         k = self._fresh("k")
-        first = self._rng.choice(["0", "1", "x", "y", "(x & 3)", "i & 7" if "i" in self._names else "2"])
+        first = self._rng.choice(
+            ["0", "1", "x", "y", "(x & 3)", "i & 7" if "i" in self._names else "2"]
+        )
         last = self._rng.choice(["n", "m", "10", "(n & 15)", "(x & 7)", "n + 3", "blockDim.x"])
         step = self._rng.choice(["1", "1", "2", "4", "blockDim.x", "s"])
         if self._rng.random() < 0.3:
@@ -190,9 +199,7 @@ class Writer:
 
 def random_source(seed: int, count: int) -> str:
     """A module of `count` kernels: k0, k1, ..."""
-    parts = [
-        Writer(random.Random(f"{seed}/{place}")).kernel(f"k{place}") for place in range(count)
-    ]
+    parts = [Writer(random.Random(f"{seed}/{place}")).kernel(f"k{place}") for place in range(count)]
     return "\n".join(parts)
 
 

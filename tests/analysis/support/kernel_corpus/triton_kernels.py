@@ -11,6 +11,7 @@ from typing import Any
 
 import triton
 import triton.language as tl
+
 from kernel_corpus.launches import Buffer, Launch, floats, i32, ints, room
 
 
@@ -65,7 +66,7 @@ def matmul(
     at_a = a + rows[:, None] * am + inner[None, :] * ak
     at_b = b + inner[:, None] * bk + columns[None, :] * bn
     sums = tl.zeros((block_m, block_n), dtype=tl.float32)
-    for step in range(0, tl.cdiv(k, block_k)):
+    for step in range(tl.cdiv(k, block_k)):
         left = tl.load(at_a, mask=inner[None, :] < k - step * block_k, other=0.0)
         right = tl.load(at_b, mask=inner[:, None] < k - step * block_k, other=0.0)
         sums = tl.dot(left, right, sums)
@@ -145,7 +146,7 @@ def scan(out, x, length, channels, block: tl.constexpr):
     channel = tl.program_id(0) * block + tl.arange(0, block)
     inside = channel < channels
     state = tl.zeros((block,), tl.float32)
-    for t in range(0, length):
+    for t in range(length):
         state = state * 0.9 + tl.load(x + t * channels + channel, mask=inside, other=0.0)
         tl.store(out + t * channels + channel, state, mask=inside)
 

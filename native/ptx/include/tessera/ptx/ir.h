@@ -29,20 +29,47 @@ enum class Space : uint8_t { kNone, kRegister, kSpecialRegister, kConst, kGlobal
 enum class Type : uint8_t {
   kNone,
   kPred,
-  kB8, kB16, kB32, kB64, kB128,
-  kU8, kU16, kU32, kU64,
-  kS8, kS16, kS32, kS64,
-  kF16, kF16x2, kBF16, kBF16x2, kTF32, kF32, kF64,
-  kU16x2, kS16x2, kF32x2,
-  kE4M3, kE5M2, kE4M3x2, kE5M2x2, kE2M1x2, kE2M3x2, kE3M2x2, kUE8M0x2,
-  kTexRef, kSamplerRef, kSurfRef,
+  kB8,
+  kB16,
+  kB32,
+  kB64,
+  kB128,
+  kU8,
+  kU16,
+  kU32,
+  kU64,
+  kS8,
+  kS16,
+  kS32,
+  kS64,
+  kF16,
+  kF16x2,
+  kBF16,
+  kBF16x2,
+  kTF32,
+  kF32,
+  kF64,
+  kU16x2,
+  kS16x2,
+  kF32x2,
+  kE4M3,
+  kE5M2,
+  kE4M3x2,
+  kE5M2x2,
+  kE2M1x2,
+  kE2M3x2,
+  kE3M2x2,
+  kUE8M0x2,
+  kTexRef,
+  kSamplerRef,
+  kSurfRef,
   kOther,  // a type word this version does not know: its text stays among the modifiers
 };
 
 /// Size of one value of `type` in bytes; 0 for kNone, kPred, opaque and unknown types.
 uint32_t type_size(Type type);
-std::string_view type_name(Type type);  // "u32"; without the dot
-Type parse_type(std::string_view word); // "u32" or ".u32"; kNone when it is no type
+std::string_view type_name(Type type);   // "u32"; without the dot
+Type parse_type(std::string_view word);  // "u32" or ".u32"; kNone when it is no type
 
 /// One word or aggregate element of a variable's initializer.
 struct Initializer {
@@ -61,12 +88,12 @@ struct Variable {
   std::string name;
   Space space = Space::kNone;
   Type type = Type::kNone;
-  uint8_t vector = 1;                    // .v2, .v4: elements per value
-  uint32_t alignment = 0;                // bytes; the natural alignment where not written
-  std::vector<uint64_t> dimensions;      // empty: scalar; 0 as the first: unsized `[]`
+  uint8_t vector = 1;                // .v2, .v4: elements per value
+  uint32_t alignment = 0;            // bytes; the natural alignment where not written
+  std::vector<uint64_t> dimensions;  // empty: scalar; 0 as the first: unsized `[]`
   Linkage linkage = Linkage::kNone;
-  bool is_pointer = false;               // .ptr on a kernel parameter
-  Space pointer_space = Space::kNone;    // .ptr .global ...; kNone: generic
+  bool is_pointer = false;             // .ptr on a kernel parameter
+  Space pointer_space = Space::kNone;  // .ptr .global ...; kNone: generic
   uint32_t pointer_alignment = 0;
   std::vector<std::string> attributes;   // .attribute(.managed), ...
   std::vector<Initializer> initializer;  // flattened in memory order; missing tail is zero
@@ -115,14 +142,14 @@ struct Operand {
 };
 
 struct Instruction {
-  std::string_view opcode;             // "ld", "mad", "mma", "call", "bra", ...
-  std::string_view full;               // opcode and modifiers: "ld.global.nc.v4.b32"
-  Slice<std::string_view> modifiers;   // dotted words in order, without dots: {"global", "nc", "v4", "b32"}; "::"
-                                       // words stay whole: "L1::evict_last"
-  Slice<Type> types;                   // the modifiers that are types, in order (vector sizes are not types)
-  Type type = Type::kNone;             // the first of `types`: the operation's type in most instructions
-  bool guard_negated = false;          // @!%p
-  RegisterId guard = kNoRegister;      // @%p
+  std::string_view opcode;            // "ld", "mad", "mma", "call", "bra", ...
+  std::string_view full;              // opcode and modifiers: "ld.global.nc.v4.b32"
+  Slice<std::string_view> modifiers;  // dotted words in order, without dots: {"global", "nc", "v4", "b32"}; "::"
+                                      // words stay whole: "L1::evict_last"
+  Slice<Type> types;                  // the modifiers that are types, in order (vector sizes are not types)
+  Type type = Type::kNone;            // the first of `types`: the operation's type in most instructions
+  bool guard_negated = false;         // @!%p
+  RegisterId guard = kNoRegister;     // @%p
   Slice<Operand> operands;
   SourceLocation location;
 
@@ -131,7 +158,7 @@ struct Instruction {
 
 struct Label {
   std::string_view name;  // unique in its function: one of an inner scope carries a suffix
-  uint32_t index = 0;  // of the instruction that it precedes; may equal instructions.size()
+  uint32_t index = 0;     // of the instruction that it precedes; may equal instructions.size()
 };
 
 struct BranchTargets {  // `.branchtargets` and `.calltargets` lists, and jump tables
@@ -160,11 +187,11 @@ struct Function {
   Linkage linkage = Linkage::kNone;
   std::vector<Variable> parameters;
   std::vector<Variable> returns;
-  std::vector<Register> registers;      // RegisterId indexes this
-  std::vector<Variable> variables;      // function-scope .local, .shared, .const, .global, .param (call arguments)
+  std::vector<Register> registers;  // RegisterId indexes this
+  std::vector<Variable> variables;  // function-scope .local, .shared, .const, .global, .param (call arguments)
   std::vector<Label> labels;
   std::vector<BranchTargets> target_lists;
-  std::vector<Function> prototypes;     // `.callprototype`, name is its label
+  std::vector<Function> prototypes;  // `.callprototype`, name is its label
   std::vector<Instruction> instructions;
   Directives directives;
   SourceLocation location;
@@ -179,10 +206,10 @@ struct Module {
   std::string target;                             // "sm_90a"
   std::vector<std::string> target_options;        // "texmode_independent", "debug"
   uint32_t address_size = 64;
-  std::vector<Variable> variables;                // module scope
-  std::vector<Function> functions;                // entries, functions and declarations
-  std::vector<std::string> aliases;               // "alias = target", as written
-  std::shared_ptr<const Arena> arena;             // keeps the text and operands of every function alive
+  std::vector<Variable> variables;     // module scope
+  std::vector<Function> functions;     // entries, functions and declarations
+  std::vector<std::string> aliases;    // "alias = target", as written
+  std::shared_ptr<const Arena> arena;  // keeps the text and operands of every function alive
 
   const Function* find_function(std::string_view name) const;
   const Variable* find_variable(std::string_view name) const;

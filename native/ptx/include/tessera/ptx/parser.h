@@ -16,9 +16,9 @@ struct Diagnostic {
 };
 
 struct ParseResult {
-  Module module;                        // what could be read, even where errors were met
-  std::vector<Diagnostic> errors;       // empty: the whole text was understood
-  std::vector<std::string> broken;      // functions in whose body an error was met: unknown to all users
+  Module module;                    // what could be read, even where errors were met
+  std::vector<Diagnostic> errors;   // empty: the whole text was understood
+  std::vector<std::string> broken;  // functions in whose body an error was met: unknown to all users
   bool ok() const { return errors.empty(); }
 };
 

@@ -94,11 +94,12 @@ class Listener {
   Listener& operator=(Listener&& other) noexcept;
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
-  /// Removes the socket file.
-  ~Listener();
+  ~Listener() { close(); }
 
   int fd() const { return fd_.get(); }
   const std::string& path() const { return path_; }
+  /// Removes the socket file and refuses further connections. May be called twice.
+  void close();
 
   /// The next connection of a process of this user; others are closed and not returned. Nothing on timeout, or when
   /// the connection went away again.
@@ -106,7 +107,6 @@ class Listener {
 
  private:
   Listener(UniqueFd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
-  void remove();
   UniqueFd fd_;
   std::string path_;
 };
