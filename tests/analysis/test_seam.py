@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python side of summary.h says the same as the header; blobs and plain data keep everything."""
+"""The Python side of summary.h says what the header says; blobs and data keep everything."""
 
 from __future__ import annotations
 

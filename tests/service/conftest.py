@@ -12,7 +12,7 @@ SUPPORT = Path(__file__).resolve().parent / "support"
 if str(SUPPORT) not in sys.path:
     sys.path.insert(0, str(SUPPORT))
 
-from fake_program import FakeMachine, FakeProgram, RunningController  # noqa: E402
+from fake_program import FakeMachine, FakeProgram, RunningController
 
 
 @pytest.fixture

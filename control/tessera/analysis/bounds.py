@@ -346,19 +346,15 @@ class Bounds:
     def _range_min(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
         a, b = (self.range(p, env, excluded) for p in atom.args)
         lo = None if a.lo is None or b.lo is None else self.launch.min(a.lo, b.lo)
-        if a.hi is None or b.hi is None:
-            hi = a.hi or b.hi
-        else:
-            hi = self.launch.min(a.hi, b.hi)
+        known = [bound for bound in (a.hi, b.hi) if bound is not None]
+        hi = self.launch.min(*known) if len(known) == 2 else next(iter(known), None)
         return Range(lo, hi, a.provisos | b.provisos)
 
     def _range_max(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
         a, b = (self.range(p, env, excluded) for p in atom.args)
         hi = None if a.hi is None or b.hi is None else self.launch.max(a.hi, b.hi)
-        if a.lo is None or b.lo is None:
-            lo = a.lo or b.lo
-        else:
-            lo = self.launch.max(a.lo, b.lo)
+        known = [bound for bound in (a.lo, b.lo) if bound is not None]
+        lo = self.launch.max(*known) if len(known) == 2 else next(iter(known), None)
         return Range(lo, hi, a.provisos | b.provisos)
 
     def _range_and(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
@@ -554,10 +550,10 @@ class Bounds:
                 lo, hi = tightest.get(key, (least - number, most - number))
                 tightest[key] = max(lo, least - number), min(hi, most - number)
         for found, lo, hi in self._alike(tightest):
-            condition = self._within(found, lo, hi)
-            if condition is None:
+            within = self._within(found, lo, hi)
+            if within is None:
                 return None
-            out = self.launch.both(out, condition)
+            out = self.launch.both(out, within)
         return None if out is self.launch.zero else out
 
     def _alike(

@@ -147,7 +147,8 @@ class _Judge:
     def _restricting(self, path: Path, digits: set[Atom]) -> list[Fact] | None:
         """Facts that are neither true of all values nor follow from another one."""
         facts = []
-        for fact in path.facts:
+        for given in path.facts:
+            fact = given
             if fact.slack is not None:
                 return None
             counters = {a for a in fact.poly.atoms if a.kind == "k"} - digits
@@ -211,7 +212,7 @@ class _Judge:
         return Fact(poly, fact.proviso)
 
     def _cut(self, fact: Fact, member: Member, terms: list[Term]) -> tuple[int, Cut] | None:
-        varying, rest = fact.poly.split()
+        _, rest = fact.poly.split()
         part = fact.poly - rest
         content = part.content()
         for sign in (1, -1):

@@ -224,9 +224,9 @@ class Domain:
             inner_atom is not None
             and inner_atom.kind == "rem"
             and isinstance(inner_atom.args[1], int)
+            and inner_atom.args[1] % divisor == 0
         ):
-            if inner_atom.args[1] % divisor == 0:
-                return self.remainder(inner_atom.args[0], divisor)
+            return self.remainder(inner_atom.args[0], divisor)
         return of_atom(self.derived("rem", (part, divisor), (0, divisor - 1)))
 
     def divide(self, a: Value, b: Value) -> tuple[Value, Value] | None:

@@ -61,8 +61,10 @@ class Direction:
 class Env:
     """What holds at one place. Environments form the dominator tree, refined by predicates."""
 
-    __slots__ = ("_building", "_directions", "_environments", "_facts", "_leads", "_pending", "complete", "header",
-                 "learnt", "node", "nonzero", "parent")  # fmt: skip
+    __slots__ = (
+        "_building", "_directions", "_environments", "_facts", "_leads", "_pending",
+        "complete", "header", "learnt", "node", "nonzero", "parent",
+    )  # fmt: skip
 
     def __init__(
         self,

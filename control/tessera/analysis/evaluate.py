@@ -33,11 +33,13 @@ def pack(summary: KernelSummary, values: Sequence[int | bytes]) -> bytes:
     """The parameter block for one value per parameter; missing ones at the end are 0."""
     out = bytearray(summary.parameter_block_size)
     for parameter, value in zip(summary.parameters, values, strict=False):
-        if isinstance(value, int):
-            value = struct.pack("<Q", value & (2 ** (8 * parameter.size) - 1))[: parameter.size]
-        if len(value) != parameter.size:
-            raise ValueError(f"{parameter.name} has {parameter.size} bytes, not {len(value)}")
-        out[parameter.offset : parameter.offset + parameter.size] = value
+        mask = 2 ** (8 * parameter.size) - 1
+        word = (
+            struct.pack("<Q", value & mask)[: parameter.size] if isinstance(value, int) else value
+        )
+        if len(word) != parameter.size:
+            raise ValueError(f"{parameter.name} has {parameter.size} bytes, not {len(word)}")
+        out[parameter.offset : parameter.offset + parameter.size] = word
     return bytes(out)
 
 

@@ -133,7 +133,7 @@ def is_full(atom: Atom) -> bool:
         if inner is None or not is_full(inner) or inner.hi is None:
             return False
         count = inner.hi + 1
-        return count % atom.args[1] == 0
+        return bool(count % atom.args[1] == 0)
     return False
 
 

@@ -401,7 +401,7 @@ def product_bound(a: Bound, b: Bound) -> Bound:
     if None not in a and None not in b:
         corners = [x * y for x in a for y in b]  # type: ignore[operator]
         return (min(corners), max(corners))
-    a_lo, a_hi, b_lo, b_hi = *a, *b
+    a_lo, b_lo = a[0], b[0]
     if a_lo is not None and b_lo is not None and a_lo >= 0 and b_lo >= 0:
         return (a_lo * b_lo, None)
     return INFINITE

@@ -25,7 +25,7 @@ from tessera.analysis.pointers import Attribution
 from tessera.analysis.program import (
     Program,
     Symbol,
-    TooHard,
+    TooHardError,
     defined_functions,
     flatten,
     module_symbols,
@@ -72,7 +72,7 @@ def _analyze_kernel(
     result = KernelResult(kernel)
     try:
         program = flatten(kernel, functions, symbols)
-    except TooHard as problem:
+    except TooHardError as problem:
         result.outcome.properties[Property.UNKNOWN] = (-1, f"line {problem.line}: {problem}")
         return result
     result.lines = [instruction.line for instruction in program.code]

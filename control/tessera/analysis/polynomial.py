@@ -191,7 +191,7 @@ class Poly:
         return Poly({m: c // divisor for m, c in self.terms.items()})
 
     def ratio(self, other: Poly) -> Poly | None:
-        """`q` with `self == q * other`, where it is found: `other` has one term, or is proportional."""
+        """`q` with `self == q * other`, where it is found: for one term, or a proportion."""
         if len(other.terms) == 1:
             ((divisor, factor),) = other.terms.items()
             return self._divide_by_term(divisor, factor)

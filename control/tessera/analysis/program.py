@@ -15,7 +15,7 @@ MAX_INSTRUCTIONS = 400_000
 MAX_CALL_DEPTH = 64
 
 
-class TooHard(Exception):
+class TooHardError(Exception):
     """The kernel cannot be analysed as a whole; the message says why."""
 
     def __init__(self, message: str, line: int = 0) -> None:
@@ -109,7 +109,7 @@ def defined_functions(module: Module) -> dict[str, Function]:
 def flatten(
     kernel: Function, functions: dict[str, Function], symbols: dict[str, Symbol]
 ) -> Program:
-    """Inline every call. Raises TooHard for what cannot be inlined."""
+    """Inline every call. Raises TooHardError for what cannot be inlined."""
     return _Flattener(kernel, functions, symbols).run()
 
 
@@ -146,9 +146,11 @@ class _Flattener:
     ) -> int:
         """Append a function's code. Gives the node where it starts."""
         if function.is_broken:
-            raise TooHard(f"{function.name} could not be parsed as a whole", function.line)
+            raise TooHardError(f"{function.name} could not be parsed as a whole", function.line)
         if function.has_indirect_branch:
-            raise TooHard(f"{function.name} has an indirect branch without a list", function.line)
+            raise TooHardError(
+                f"{function.name} has an indirect branch without a list", function.line
+            )
         nodes = self._program.nodes
         first = len(nodes)
         nodes += [Node(0) for _ in function.blocks]
@@ -167,7 +169,7 @@ class _Flattener:
             last = instructions[block.end - 1] if block.end > block.begin else None
             _connect(node, last, [first + s for s in block.successors], frame, return_to)
         if len(self._program.code) > MAX_INSTRUCTIONS:
-            raise TooHard("the kernel is too large with its functions inlined", function.line)
+            raise TooHardError("the kernel is too large with its functions inlined", function.line)
         return first
 
     def _call(self, call: Instruction, frame: Frame, stack: tuple[str, ...], node: Node) -> Node:
@@ -182,9 +184,9 @@ class _Flattener:
             self._program.external_calls.append((position, name))
             return node
         if name in stack:
-            raise TooHard(f"{name} calls itself", call.line)
+            raise TooHardError(f"{name} calls itself", call.line)
         if len(stack) > MAX_CALL_DEPTH:
-            raise TooHard("calls nest too deeply", call.line)
+            raise TooHardError("calls nest too deeply", call.line)
         inner = self._frame(callee)
         _bind(call, callee, frame, inner)
         node.end = len(self._program.code)
@@ -205,11 +207,13 @@ def _bind(call: Instruction, callee: Function, frame: Frame, inner: Frame) -> No
     arguments = call.operands[at + 1].elements if has_arguments else ()
     for formals, actuals in ((callee.returns, results), (callee.parameters, arguments)):
         if len(formals) != len(actuals):
-            raise TooHard(f"{callee.name} is called with other parameters than it has", call.line)
+            raise TooHardError(
+                f"{callee.name} is called with other parameters than it has", call.line
+            )
         for formal, actual in zip(formals, actuals, strict=True):
             symbol = frame.symbol(actual.text) if actual.kind is OperandKind.SYMBOL else None
             if symbol is None or formal.space is not Space.PARAM or symbol.space is not Space.PARAM:
-                raise TooHard(f"{callee.name} is passed something else than .param", call.line)
+                raise TooHardError(f"{callee.name} is passed something else than .param", call.line)
             inner.symbols[formal.name] = symbol
 
 

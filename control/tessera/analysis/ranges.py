@@ -94,8 +94,9 @@ class Ranges:
             hulls: dict[tuple[object, ...], Hull] = {}
             for family in families(self._bounds, root, found):
                 one = hull(self._bounds, family)
-                key = one.key()
-                hulls[key] = hulls[key].joined(self._bounds, one) if key in hulls else one
+                shape = one.key()
+                known = hulls.get(shape)
+                hulls[shape] = known.joined(self._bounds, one) if known is not None else one
             for one in hulls.values():
                 self._hull(one)
         self._out.ranges = [self._conditional(r) for r in _merged(self._out.ranges)]

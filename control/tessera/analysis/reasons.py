@@ -63,7 +63,7 @@ class Reasons:
         first = atom.args[0] if atom.args else None
         if isinstance(first, int) and atom.kind in ("load", "opaque"):
             return first
-        if getattr(first, "kind", "") == "code":
+        if first is not None and getattr(first, "kind", "") == "code":
             return int(first.at)
         return None
 
@@ -80,7 +80,7 @@ class Reasons:
         out = [root]
         if depth > 6 or root.kind == "loopphi":
             return out
-        nested = [p for p in polys_of(root.args)]
+        nested = list(polys_of(root.args))
         if root.kind == "phi":
             nested += [value.poly for value in root.args[1]]
         for poly in nested:

@@ -182,7 +182,7 @@ class Registers:
         return Value(of_atom(atom))
 
     def _depends_on_memory(self, instruction: Instruction) -> bool:
-        """Whether an opaque result may come from the content of memory: all but special registers."""
+        """Whether an opaque result may come from memory: all but special registers."""
         return not any(o.kind is OperandKind.SPECIAL for o in instruction.operands)
 
     def opaque(self, index: int, bits: int) -> Value:
@@ -247,7 +247,7 @@ class Registers:
         bound = type_bound(8 * width, signed)
         return of_atom(self.domain.leaf("param", (offset, width, signed), bound, uniform=True))
 
-    def special(self, index: int, name: str, component: int) -> Poly:
+    def special(self, index: int, name: str, component: int) -> Poly:  # noqa: PLR0912 - a table of names
         kernel = self.program.kernel
         axis = max(component, 0)
         required, most = kernel.required_threads[axis], kernel.max_threads[axis]
@@ -255,10 +255,10 @@ class Registers:
         match name:
             case "%tid":
                 bound = (0, (required or limit) - 1)
-                index = self._leaf("tid", axis, bound)
-                for atom in index.atoms:
+                thread = self._leaf("tid", axis, bound)
+                for atom in thread.atoms:
                     atom.required = required > 0
-                return index if bound[1] else ZERO
+                return thread if bound[1] else ZERO
             case "%ntid":
                 if required:
                     return constant(required)

@@ -326,6 +326,6 @@ HANDLERS: dict[str, Handler] = {
     "mov": _mov, "add": _add, "sub": _add, "mul": _mul, "mad": _mul, "mul24": _mul24,
     "mad24": _mul24, "shl": _shl, "shr": _shr, "and": _and, "or": _or, "xor": _or, "not": _not,
     "neg": _not, "abs": _abs, "min": _min, "max": _min, "div": _div, "rem": _div, "cvt": _cvt,
-    "cvta": _cvta, "selp": _selp, "bfe": _bfe, "bfi": _bfi, "shfl": _shfl, "popc": _count, "clz": _count,
-    "bfind": _count, "ld": load, "ldu": load, "st": stored,
+    "cvta": _cvta, "selp": _selp, "bfe": _bfe, "bfi": _bfi, "shfl": _shfl, "popc": _count,
+    "clz": _count, "bfind": _count, "ld": load, "ldu": load, "st": stored,
 }  # fmt: skip

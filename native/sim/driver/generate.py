@@ -37,7 +37,8 @@ cuGLMapBufferObject_v2_ptds cuGLRegisterBufferObject cuGLSetBufferObjectMapFlags
 cuGLUnmapBufferObject cuGLUnmapBufferObjectAsync cuGLUnregisterBufferObject
 cuGraphicsEGLRegisterImage cuGraphicsGLRegisterBuffer cuGraphicsGLRegisterImage
 cuGraphicsResourceGetMappedEglFrame cuGraphicsVDPAURegisterOutputSurface
-cuGraphicsVDPAURegisterVideoSurface cuMemGetAttribute cuMemGetAttribute_v2 cuVDPAUCtxCreate cuVDPAUCtxCreate_v2 cuVDPAUGetDevice
+cuGraphicsVDPAURegisterVideoSurface cuMemGetAttribute cuMemGetAttribute_v2
+cuVDPAUCtxCreate cuVDPAUCtxCreate_v2 cuVDPAUGetDevice
 """.split()
 
 # Of cudaProfiler.h, which no package of headers carries; api.h declares them for the driver.
@@ -239,7 +240,8 @@ def write_table(path: pathlib.Path, entries: list[Entry], declared: set[str]) ->
     lines += [f"CUresult {name}();" for name in sorted({e.function for e in entries} - declared)]
     lines += ["}", "namespace tessera::sim {", "const ProcEntry kProcTable[] = {"]
     lines += [
-        f'    {{"{e.stem}", {e.version}, {str(e.per_thread).lower()}, reinterpret_cast<void*>(&::{e.function})}},'
+        f'    {{"{e.stem}", {e.version}, {str(e.per_thread).lower()}, '
+        f"reinterpret_cast<void*>(&::{e.function})}},"
         for e in entries
     ]
     lines += [

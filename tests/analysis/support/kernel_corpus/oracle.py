@@ -226,14 +226,15 @@ def intersect(a: list[Span], b: list[Span]) -> list[Span]:
 def subtract(a: list[Span], b: list[Span]) -> list[Span]:
     out: list[Span] = []
     for begin, end in a:
+        at = begin
         for p, q in b:
-            if q <= begin or p >= end:
+            if q <= at or p >= end:
                 continue
-            if p > begin:
-                out.append((begin, p))
-            begin = max(begin, q)
-        if begin < end:
-            out.append((begin, end))
+            if p > at:
+                out.append((at, p))
+            at = max(at, q)
+        if at < end:
+            out.append((at, end))
     return out
 
 

@@ -25,7 +25,7 @@ def launch_of(corpus: str, kernel: str, seed: int) -> Launch:
     return maker_of(corpus, kernel)(random.Random(f"{corpus}/{kernel}/{seed}"))
 
 
-class LaunchFailed(Exception):
+class LaunchFailedError(Exception):
     """The kernel did something illegal; the context is lost."""
 
 
@@ -67,7 +67,7 @@ class Machine:
         )  # fmt: skip
         (status,) = driver.cuCtxSynchronize()
         if status != driver.CUresult.CUDA_SUCCESS:
-            raise LaunchFailed(str(status))
+            raise LaunchFailedError(str(status))
         for address, _ in allocations:
             self.check(driver.cuMemFree(address))
         return allocations
@@ -111,7 +111,7 @@ def main(job_file: str) -> None:
         launch = replace(launch, shared=launch.shared or job["shared"])
         try:
             out.append(machine.run(job["entry"] or kernel, launch))
-        except LaunchFailed:
+        except LaunchFailedError:
             break
     Path(job["allocations"]).write_text(json.dumps(out))
 

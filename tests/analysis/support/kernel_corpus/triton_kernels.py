@@ -322,7 +322,7 @@ VARIANTS: dict[str, Variant] = {
         of_softmax,
     ),
     "layer_norm": Variant(
-        layer_norm, _signature("x weight bias out", "fp32", "stride n"), {"block": 128}, of_layer_norm
+        layer_norm, _signature("x weight bias out", "fp32", "stride n"), {"block": 128}, of_layer_norm  # noqa: E501
     ),
     "matmul": Variant(matmul, _MATMUL, _TILES, of_matmul),
     "matmul_aligned": Variant(
@@ -346,7 +346,7 @@ VARIANTS: dict[str, Variant] = {
     ),
     "route": Variant(
         route,
-        {"scores": "*fp32", "chosen": "*i32", "weights": "*fp32", "experts": "i32", "tokens": "i32"},
+        {"scores": "*fp32", "chosen": "*i32", "weights": "*fp32", "experts": "i32", "tokens": "i32"},  # noqa: E501
         {"block": 64},
         of_route,
         warps=1,
@@ -356,7 +356,7 @@ VARIANTS: dict[str, Variant] = {
         transpose, _signature("out x", "fp32", "rows columns"), {"block": 32}, of_transpose
     ),
     "dropout": Variant(dropout, _signature("out x", "fp32", "n seed"), {"block": 256}, of_dropout),
-    "histogram": Variant(histogram, _signature("counts x", "i32", "n"), {"block": 256}, of_histogram),
+    "histogram": Variant(histogram, _signature("counts x", "i32", "n"), {"block": 256}, of_histogram),  # noqa: E501
 }  # fmt: skip
 
 
