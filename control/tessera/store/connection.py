@@ -124,8 +124,9 @@ class Connection:
 
     def _check(self, db: Database) -> None:
         """Whether the file is a store that this code may touch."""
-        version, application = schema.version_of(db), schema.application_of(db)
+        # In this order: another process may create the store meanwhile, all at once.
         empty = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        version, application = schema.version_of(db), schema.application_of(db)
         if not empty and application != schema.APPLICATION_ID:
             raise CorruptStoreError(self.path, "it is the database of another program")
         if version > len(self._migrations):
