@@ -16,9 +16,12 @@ bool pack_extra(void** extra, std::vector<uint8_t>& block) {
   const void* buffer = nullptr;
   const size_t* size = nullptr;
   for (void** at = extra; *at != CU_LAUNCH_PARAM_END; at += 2) {
-    if (*at == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = at[1];
-    else if (*at == CU_LAUNCH_PARAM_BUFFER_SIZE) size = static_cast<const size_t*>(at[1]);
-    else return false;
+    if (*at == CU_LAUNCH_PARAM_BUFFER_POINTER)
+      buffer = at[1];
+    else if (*at == CU_LAUNCH_PARAM_BUFFER_SIZE)
+      size = static_cast<const size_t*>(at[1]);
+    else
+      return false;
   }
   if (buffer == nullptr || size == nullptr) return false;
   const auto* bytes = static_cast<const uint8_t*>(buffer);
@@ -33,8 +36,10 @@ bool resolve(const DeviceMemory& memory, const ts_range& range, std::vector<Rang
     if (range.begin >= range.end) return true;
     // Whole inside one allocation in nearly every launch.
     const auto allocation = memory.find(range.begin);
-    if (allocation && range.end <= allocation->end) out.push_back({range.begin, range.end});
-    else memory.intersect({range.begin, range.end}, out);
+    if (allocation && range.end <= allocation->end)
+      out.push_back({range.begin, range.end});
+    else
+      memory.intersect({range.begin, range.end}, out);
     return out.size() > before;
   }
   if (const auto allocation = memory.find(range.pointer)) out.push_back(*allocation);

@@ -31,9 +31,9 @@ bool pack_parameters(const LaunchRequest& request, const FunctionEntry& entry, s
 
 /// What one launch may read and write, in live allocations of the slot.
 struct Claims {
-  bool known = false;       // false: it may touch anything
-  bool all_in_slot = true;  // false: some bytes lie outside the slot
-  bool exact = true;        // every claimed byte is really touched
+  bool known = false;          // false: it may touch anything
+  bool all_in_slot = true;     // false: some bytes lie outside the slot
+  bool exact = true;           // every claimed byte is really touched
   std::vector<Range> needed;   // bytes whose current value it may need, sorted
   std::vector<Range> written;  // bytes that it may write, sorted
   std::vector<Range> all;      // both

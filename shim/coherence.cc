@@ -17,8 +17,8 @@ using memory::Touch;
 constexpr uint32_t kNoWorker = TS_MAX_DEVICES;
 constexpr size_t kSettleAt = 64;  // intervals from which it pays to look for finished touches
 
-#define TESSERA_RETURN_IF_ERROR(call)                                      \
-  do {                                                                     \
+#define TESSERA_RETURN_IF_ERROR(call)                                             \
+  do {                                                                            \
     if (const CUresult result_ = (call); result_ != CUDA_SUCCESS) return result_; \
   } while (false)
 

@@ -27,8 +27,8 @@ namespace tessera::shim {
 struct Footprint {
   std::vector<Range> reads;
   std::vector<Range> writes;
-  bool may_keep = false;     // writes may leave old bytes: they are needed too
-  bool everything = false;   // anything at all
+  bool may_keep = false;    // writes may leave old bytes: they are needed too
+  bool everything = false;  // anything at all
 };
 
 /// All with the world's lock held. Every function returns the first driver

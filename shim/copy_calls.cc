@@ -60,10 +60,11 @@ uint64_t bits(const void* host) { return reinterpret_cast<uint64_t>(host); }
 
 // One macro a signature; `how` is `complete` for calls that return when they are done.
 
-#define TESSERA_COPY(symbol, per_thread)                                                                    \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, CUdeviceptr from, size_t bytes) {            \
-    return complete(nullptr, per_thread, [&] { return copying(to, from, bytes); },                          \
-                    [&] { return driver().symbol(to, from, bytes); });                                      \
+#define TESSERA_COPY(symbol, per_thread)                                                         \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, CUdeviceptr from, size_t bytes) { \
+    return complete(                                                                             \
+        nullptr, per_thread, [&] { return copying(to, from, bytes); },                           \
+        [&] { return driver().symbol(to, from, bytes); });                                       \
   }
 TESSERA_COPY(cuMemcpy, false)
 TESSERA_COPY(cuMemcpy_ptds, true)
@@ -72,52 +73,58 @@ TESSERA_COPY(cuMemcpyDtoD_v2_ptds, true)
 
 #define TESSERA_COPY_ASYNC(symbol, per_thread)                                                                    \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) { \
-    return enqueue(stream, per_thread, [&] { return copying(to, from, bytes); },                                  \
-                   [&] { return driver().symbol(to, from, bytes, stream); });                                     \
+    return enqueue(                                                                                               \
+        stream, per_thread, [&] { return copying(to, from, bytes); },                                             \
+        [&] { return driver().symbol(to, from, bytes, stream); });                                                \
   }
 TESSERA_COPY_ASYNC(cuMemcpyAsync, false)
 TESSERA_COPY_ASYNC(cuMemcpyAsync_ptsz, true)
 TESSERA_COPY_ASYNC(cuMemcpyDtoDAsync_v2, false)
 TESSERA_COPY_ASYNC(cuMemcpyDtoDAsync_v2_ptsz, true)
 
-#define TESSERA_COPY_PEER(symbol, per_thread)                                                                   \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,          \
-                                               CUcontext from_context, size_t bytes) {                          \
-    return complete(nullptr, per_thread, [&] { return copying(to, from, bytes); },                              \
-                    [&] { return driver().symbol(to, to_context, from, from_context, bytes); });                \
+#define TESSERA_COPY_PEER(symbol, per_thread)                                                          \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, \
+                                               CUcontext from_context, size_t bytes) {                 \
+    return complete(                                                                                   \
+        nullptr, per_thread, [&] { return copying(to, from, bytes); },                                 \
+        [&] { return driver().symbol(to, to_context, from, from_context, bytes); });                   \
   }
 TESSERA_COPY_PEER(cuMemcpyPeer, false)
 TESSERA_COPY_PEER(cuMemcpyPeer_ptds, true)
 
-#define TESSERA_COPY_PEER_ASYNC(symbol, per_thread)                                                             \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,          \
-                                               CUcontext from_context, size_t bytes, CUstream stream) {         \
-    return enqueue(stream, per_thread, [&] { return copying(to, from, bytes); },                                \
-                   [&] { return driver().symbol(to, to_context, from, from_context, bytes, stream); });         \
+#define TESSERA_COPY_PEER_ASYNC(symbol, per_thread)                                                     \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,  \
+                                               CUcontext from_context, size_t bytes, CUstream stream) { \
+    return enqueue(                                                                                     \
+        stream, per_thread, [&] { return copying(to, from, bytes); },                                   \
+        [&] { return driver().symbol(to, to_context, from, from_context, bytes, stream); });            \
   }
 TESSERA_COPY_PEER_ASYNC(cuMemcpyPeerAsync, false)
 TESSERA_COPY_PEER_ASYNC(cuMemcpyPeerAsync_ptsz, true)
 
-#define TESSERA_COPY_TO_DEVICE(symbol, per_thread)                                                \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, const void* from, size_t bytes) {  \
-    return complete(nullptr, per_thread, [&] { return copying(to, bits(from), bytes); },          \
-                    [&] { return driver().symbol(to, from, bytes); });                            \
+#define TESSERA_COPY_TO_DEVICE(symbol, per_thread)                                               \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, const void* from, size_t bytes) { \
+    return complete(                                                                             \
+        nullptr, per_thread, [&] { return copying(to, bits(from), bytes); },                     \
+        [&] { return driver().symbol(to, from, bytes); });                                       \
   }
 TESSERA_COPY_TO_DEVICE(cuMemcpyHtoD_v2, false)
 TESSERA_COPY_TO_DEVICE(cuMemcpyHtoD_v2_ptds, true)
 
 #define TESSERA_COPY_TO_DEVICE_ASYNC(symbol, per_thread)                                                          \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) { \
-    return enqueue(stream, per_thread, [&] { return copying(to, bits(from), bytes); },                            \
-                   [&] { return driver().symbol(to, from, bytes, stream); });                                     \
+    return enqueue(                                                                                               \
+        stream, per_thread, [&] { return copying(to, bits(from), bytes); },                                       \
+        [&] { return driver().symbol(to, from, bytes, stream); });                                                \
   }
 TESSERA_COPY_TO_DEVICE_ASYNC(cuMemcpyHtoDAsync_v2, false)
 TESSERA_COPY_TO_DEVICE_ASYNC(cuMemcpyHtoDAsync_v2_ptsz, true)
 
-#define TESSERA_COPY_TO_HOST(symbol, per_thread)                                            \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(void* to, CUdeviceptr from, size_t bytes) {  \
-    return complete(nullptr, per_thread, [&] { return copying(bits(to), from, bytes); },    \
-                    [&] { return driver().symbol(to, from, bytes); });                      \
+#define TESSERA_COPY_TO_HOST(symbol, per_thread)                                           \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(void* to, CUdeviceptr from, size_t bytes) { \
+    return complete(                                                                       \
+        nullptr, per_thread, [&] { return copying(bits(to), from, bytes); },               \
+        [&] { return driver().symbol(to, from, bytes); });                                 \
   }
 TESSERA_COPY_TO_HOST(cuMemcpyDtoH_v2, false)
 TESSERA_COPY_TO_HOST(cuMemcpyDtoH_v2_ptds, true)
@@ -125,31 +132,34 @@ TESSERA_COPY_TO_HOST(cuMemcpyDtoH_v2_ptds, true)
 // The copy of pageable memory may complete before the call returns: it still takes the lock only to enqueue.
 #define TESSERA_COPY_TO_HOST_ASYNC(symbol, per_thread)                                                      \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(void* to, CUdeviceptr from, size_t bytes, CUstream stream) { \
-    return complete(stream, per_thread, [&] { return copying(bits(to), from, bytes); },                     \
-                    [&] { return driver().symbol(to, from, bytes, stream); });                              \
+    return complete(                                                                                        \
+        stream, per_thread, [&] { return copying(bits(to), from, bytes); },                                 \
+        [&] { return driver().symbol(to, from, bytes, stream); });                                          \
   }
 TESSERA_COPY_TO_HOST_ASYNC(cuMemcpyDtoHAsync_v2, false)
 TESSERA_COPY_TO_HOST_ASYNC(cuMemcpyDtoHAsync_v2_ptsz, true)
 
-#define TESSERA_COPY_TO_ARRAY(symbol, per_thread)                                                              \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUarray to, size_t offset, CUdeviceptr from, size_t bytes) {    \
-    return complete(nullptr, per_thread, [&] { return reading(from, bytes); },                                 \
-                    [&] { return driver().symbol(to, offset, from, bytes); });                                 \
+#define TESSERA_COPY_TO_ARRAY(symbol, per_thread)                                                           \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUarray to, size_t offset, CUdeviceptr from, size_t bytes) { \
+    return complete(                                                                                        \
+        nullptr, per_thread, [&] { return reading(from, bytes); },                                          \
+        [&] { return driver().symbol(to, offset, from, bytes); });                                          \
   }
 TESSERA_COPY_TO_ARRAY(cuMemcpyDtoA_v2, false)
 TESSERA_COPY_TO_ARRAY(cuMemcpyDtoA_v2_ptds, true)
 
-#define TESSERA_COPY_FROM_ARRAY(symbol, per_thread)                                                            \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, CUarray from, size_t offset, size_t bytes) {    \
-    return complete(nullptr, per_thread, [&] { return writing(to, bytes); },                                   \
-                    [&] { return driver().symbol(to, from, offset, bytes); });                                 \
+#define TESSERA_COPY_FROM_ARRAY(symbol, per_thread)                                                         \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, CUarray from, size_t offset, size_t bytes) { \
+    return complete(                                                                                        \
+        nullptr, per_thread, [&] { return writing(to, bytes); },                                            \
+        [&] { return driver().symbol(to, from, offset, bytes); });                                          \
   }
 TESSERA_COPY_FROM_ARRAY(cuMemcpyAtoD_v2, false)
 TESSERA_COPY_FROM_ARRAY(cuMemcpyAtoD_v2_ptds, true)
 
-#define TESSERA_COPY_HOST_TO_ARRAY(symbol, per_thread)                                                         \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUarray to, size_t offset, const void* from, size_t bytes) {    \
-    return complete(nullptr, per_thread, nothing, [&] { return driver().symbol(to, offset, from, bytes); });   \
+#define TESSERA_COPY_HOST_TO_ARRAY(symbol, per_thread)                                                       \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUarray to, size_t offset, const void* from, size_t bytes) {  \
+    return complete(nullptr, per_thread, nothing, [&] { return driver().symbol(to, offset, from, bytes); }); \
   }
 TESSERA_COPY_HOST_TO_ARRAY(cuMemcpyHtoA_v2, false)
 TESSERA_COPY_HOST_TO_ARRAY(cuMemcpyHtoA_v2_ptds, true)
@@ -162,34 +172,32 @@ TESSERA_COPY_HOST_TO_ARRAY(cuMemcpyHtoA_v2_ptds, true)
 TESSERA_COPY_HOST_TO_ARRAY_ASYNC(cuMemcpyHtoAAsync_v2, false)
 TESSERA_COPY_HOST_TO_ARRAY_ASYNC(cuMemcpyHtoAAsync_v2_ptsz, true)
 
-#define TESSERA_COPY_ARRAY_TO_HOST(symbol, per_thread)                                                         \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(void* to, CUarray from, size_t offset, size_t bytes) {          \
-    return complete(nullptr, per_thread, nothing, [&] { return driver().symbol(to, from, offset, bytes); });   \
+#define TESSERA_COPY_ARRAY_TO_HOST(symbol, per_thread)                                                       \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(void* to, CUarray from, size_t offset, size_t bytes) {        \
+    return complete(nullptr, per_thread, nothing, [&] { return driver().symbol(to, from, offset, bytes); }); \
   }
 TESSERA_COPY_ARRAY_TO_HOST(cuMemcpyAtoH_v2, false)
 TESSERA_COPY_ARRAY_TO_HOST(cuMemcpyAtoH_v2_ptds, true)
 
-#define TESSERA_COPY_ARRAY_TO_HOST_ASYNC(symbol, per_thread)                                                        \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(void* to, CUarray from, size_t offset, size_t bytes,                 \
-                                               CUstream stream) {                                                   \
-    return complete(stream, per_thread, nothing, [&] { return driver().symbol(to, from, offset, bytes, stream); }); \
+#define TESSERA_COPY_ARRAY_TO_HOST_ASYNC(symbol, per_thread)                                                           \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(void* to, CUarray from, size_t offset, size_t bytes, CUstream stream) { \
+    return complete(stream, per_thread, nothing, [&] { return driver().symbol(to, from, offset, bytes, stream); });    \
   }
 TESSERA_COPY_ARRAY_TO_HOST_ASYNC(cuMemcpyAtoHAsync_v2, false)
 TESSERA_COPY_ARRAY_TO_HOST_ASYNC(cuMemcpyAtoHAsync_v2_ptsz, true)
 
-#define TESSERA_COPY_ARRAYS(symbol, per_thread)                                                                   \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUarray to, size_t to_offset, CUarray from, size_t from_offset,    \
-                                               size_t bytes) {                                                    \
-    return complete(nullptr, per_thread, nothing,                                                                 \
-                    [&] { return driver().symbol(to, to_offset, from, from_offset, bytes); });                    \
+#define TESSERA_COPY_ARRAYS(symbol, per_thread)                                                                \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUarray to, size_t to_offset, CUarray from, size_t from_offset, \
+                                               size_t bytes) {                                                 \
+    return complete(nullptr, per_thread, nothing,                                                              \
+                    [&] { return driver().symbol(to, to_offset, from, from_offset, bytes); });                 \
   }
 TESSERA_COPY_ARRAYS(cuMemcpyAtoA_v2, false)
 TESSERA_COPY_ARRAYS(cuMemcpyAtoA_v2_ptds, true)
 
-#define TESSERA_COPY_BOX(symbol, Parameters, footprint, per_thread)               \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(const Parameters* copy) {          \
-    return complete(nullptr, per_thread, [&] { return footprint(copy); },         \
-                    [&] { return driver().symbol(copy); });                       \
+#define TESSERA_COPY_BOX(symbol, Parameters, footprint, per_thread)                                               \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(const Parameters* copy) {                                          \
+    return complete(nullptr, per_thread, [&] { return footprint(copy); }, [&] { return driver().symbol(copy); }); \
   }
 TESSERA_COPY_BOX(cuMemcpy2D_v2, CUDA_MEMCPY2D, footprint_2d, false)
 TESSERA_COPY_BOX(cuMemcpy2D_v2_ptds, CUDA_MEMCPY2D, footprint_2d, true)
@@ -200,10 +208,10 @@ TESSERA_COPY_BOX(cuMemcpy3D_v2_ptds, CUDA_MEMCPY3D, footprint_3d, true)
 TESSERA_COPY_BOX(cuMemcpy3DPeer, CUDA_MEMCPY3D_PEER, footprint_3d, false)
 TESSERA_COPY_BOX(cuMemcpy3DPeer_ptds, CUDA_MEMCPY3D_PEER, footprint_3d, true)
 
-#define TESSERA_COPY_BOX_ASYNC(symbol, Parameters, footprint, per_thread)                 \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(const Parameters* copy, CUstream stream) { \
-    return complete(stream, per_thread, [&] { return footprint(copy); },                  \
-                    [&] { return driver().symbol(copy, stream); });                       \
+#define TESSERA_COPY_BOX_ASYNC(symbol, Parameters, footprint, per_thread)                                    \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(const Parameters* copy, CUstream stream) {                    \
+    return complete(                                                                                         \
+        stream, per_thread, [&] { return footprint(copy); }, [&] { return driver().symbol(copy, stream); }); \
   }
 TESSERA_COPY_BOX_ASYNC(cuMemcpy2DAsync_v2, CUDA_MEMCPY2D, footprint_2d, false)
 TESSERA_COPY_BOX_ASYNC(cuMemcpy2DAsync_v2_ptsz, CUDA_MEMCPY2D, footprint_2d, true)
@@ -212,10 +220,11 @@ TESSERA_COPY_BOX_ASYNC(cuMemcpy3DAsync_v2_ptsz, CUDA_MEMCPY3D, footprint_3d, tru
 TESSERA_COPY_BOX_ASYNC(cuMemcpy3DPeerAsync, CUDA_MEMCPY3D_PEER, footprint_3d, false)
 TESSERA_COPY_BOX_ASYNC(cuMemcpy3DPeerAsync_ptsz, CUDA_MEMCPY3D_PEER, footprint_3d, true)
 
-#define TESSERA_FILL(symbol, Element, per_thread)                                                  \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, Element value, size_t count) {      \
-    return complete(nullptr, per_thread, [&] { return writing(to, count * sizeof(Element)); },     \
-                    [&] { return driver().symbol(to, value, count); });                            \
+#define TESSERA_FILL(symbol, Element, per_thread)                                             \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, Element value, size_t count) { \
+    return complete(                                                                          \
+        nullptr, per_thread, [&] { return writing(to, count * sizeof(Element)); },            \
+        [&] { return driver().symbol(to, value, count); });                                   \
   }
 TESSERA_FILL(cuMemsetD8_v2, unsigned char, false)
 TESSERA_FILL(cuMemsetD8_v2_ptds, unsigned char, true)
@@ -224,10 +233,11 @@ TESSERA_FILL(cuMemsetD16_v2_ptds, unsigned short, true)
 TESSERA_FILL(cuMemsetD32_v2, unsigned int, false)
 TESSERA_FILL(cuMemsetD32_v2_ptds, unsigned int, true)
 
-#define TESSERA_FILL_ASYNC(symbol, Element, per_thread)                                                             \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, Element value, size_t count, CUstream stream) {      \
-    return enqueue(stream, per_thread, [&] { return writing(to, count * sizeof(Element)); },                        \
-                   [&] { return driver().symbol(to, value, count, stream); });                                      \
+#define TESSERA_FILL_ASYNC(symbol, Element, per_thread)                                                        \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, Element value, size_t count, CUstream stream) { \
+    return enqueue(                                                                                            \
+        stream, per_thread, [&] { return writing(to, count * sizeof(Element)); },                              \
+        [&] { return driver().symbol(to, value, count, stream); });                                            \
   }
 TESSERA_FILL_ASYNC(cuMemsetD8Async, unsigned char, false)
 TESSERA_FILL_ASYNC(cuMemsetD8Async_ptsz, unsigned char, true)
@@ -236,12 +246,12 @@ TESSERA_FILL_ASYNC(cuMemsetD16Async_ptsz, unsigned short, true)
 TESSERA_FILL_ASYNC(cuMemsetD32Async, unsigned int, false)
 TESSERA_FILL_ASYNC(cuMemsetD32Async_ptsz, unsigned int, true)
 
-#define TESSERA_FILL_ROWS(symbol, Element, per_thread)                                                               \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, size_t pitch, Element value, size_t width,            \
-                                               size_t height) {                                                      \
-    return complete(nullptr, per_thread,                                                                             \
-                    [&] { return footprint_of_rows(to, pitch, width * sizeof(Element), height); },                   \
-                    [&] { return driver().symbol(to, pitch, value, width, height); });                               \
+#define TESSERA_FILL_ROWS(symbol, Element, per_thread)                                                      \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, size_t pitch, Element value, size_t width,   \
+                                               size_t height) {                                             \
+    return complete(                                                                                        \
+        nullptr, per_thread, [&] { return footprint_of_rows(to, pitch, width * sizeof(Element), height); }, \
+        [&] { return driver().symbol(to, pitch, value, width, height); });                                  \
   }
 TESSERA_FILL_ROWS(cuMemsetD2D8_v2, unsigned char, false)
 TESSERA_FILL_ROWS(cuMemsetD2D8_v2_ptds, unsigned char, true)
@@ -250,12 +260,12 @@ TESSERA_FILL_ROWS(cuMemsetD2D16_v2_ptds, unsigned short, true)
 TESSERA_FILL_ROWS(cuMemsetD2D32_v2, unsigned int, false)
 TESSERA_FILL_ROWS(cuMemsetD2D32_v2_ptds, unsigned int, true)
 
-#define TESSERA_FILL_ROWS_ASYNC(symbol, Element, per_thread)                                                         \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, size_t pitch, Element value, size_t width,            \
-                                               size_t height, CUstream stream) {                                     \
-    return enqueue(stream, per_thread,                                                                               \
-                   [&] { return footprint_of_rows(to, pitch, width * sizeof(Element), height); },                    \
-                   [&] { return driver().symbol(to, pitch, value, width, height, stream); });                        \
+#define TESSERA_FILL_ROWS_ASYNC(symbol, Element, per_thread)                                               \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, size_t pitch, Element value, size_t width,  \
+                                               size_t height, CUstream stream) {                           \
+    return enqueue(                                                                                        \
+        stream, per_thread, [&] { return footprint_of_rows(to, pitch, width * sizeof(Element), height); }, \
+        [&] { return driver().symbol(to, pitch, value, width, height, stream); });                         \
   }
 TESSERA_FILL_ROWS_ASYNC(cuMemsetD2D8Async, unsigned char, false)
 TESSERA_FILL_ROWS_ASYNC(cuMemsetD2D8Async_ptsz, unsigned char, true)

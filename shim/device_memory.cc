@@ -315,9 +315,8 @@ void DeviceMemory::expose(uint64_t address) {
 }
 
 bool DeviceMemory::is_exposed(Range range) const {
-  return std::any_of(exposed_.begin(), exposed_.end(), [&](const Range& chunk) {
-    return range.begin < chunk.end && chunk.begin < range.end;
-  });
+  return std::any_of(exposed_.begin(), exposed_.end(),
+                     [&](const Range& chunk) { return range.begin < chunk.end && chunk.begin < range.end; });
 }
 
 CUresult DeviceMemory::export_chunk(uint64_t begin, int* fd) const {

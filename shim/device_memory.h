@@ -107,7 +107,7 @@ class DeviceMemory {
 
   uint64_t base_ = 0, size_ = 0, chunk_bytes_ = 0;
   ReleaseHook on_release_;
-  std::map<uint32_t, Part> parts_;  // by device ordinal
+  std::map<uint32_t, Part> parts_;                            // by device ordinal
   std::map<uint64_t, CUmemGenericAllocationHandle> handles_;  // by chunk begin
   std::map<uint64_t, Owner> owners_;                          // by allocation begin
   std::vector<CUdeviceptr> deferred_;

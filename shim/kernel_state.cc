@@ -17,9 +17,7 @@ namespace {
 
 constexpr uint32_t kAskAgainEvery = 64;  // launches of a kernel whose analysis is still going on
 
-void add(uint64_t& counter, uint64_t value) {
-  std::atomic_ref(counter).fetch_add(value, std::memory_order_relaxed);
-}
+void add(uint64_t& counter, uint64_t value) { std::atomic_ref(counter).fetch_add(value, std::memory_order_relaxed); }
 
 /// First launches are rare and may talk to the controller: one at a time.
 std::mutex& first_launch_mutex() {
@@ -96,8 +94,9 @@ bool KernelState::surely_valid(const uint32_t (&grid)[3], const uint32_t (&block
   constexpr uint64_t kMaxGridX = 0x7fffffff, kMaxGridYZ = 65535, kMaxBlockZ = 64, kDefaultShared = 48 << 10;
   const uint64_t threads = uint64_t{block[0]} * block[1] * block[2];
   const int set = entry_->max_dynamic_shared.load(std::memory_order_relaxed);
-  const uint64_t shared_limit = set < 0 ? kDefaultShared - std::min<uint64_t>(kDefaultShared, static_cast<uint64_t>(static_shared_))
-                                        : static_cast<uint64_t>(set);
+  const uint64_t shared_limit =
+      set < 0 ? kDefaultShared - std::min<uint64_t>(kDefaultShared, static_cast<uint64_t>(static_shared_))
+              : static_cast<uint64_t>(set);
   return grid[0] != 0 && grid[0] <= kMaxGridX && grid[1] != 0 && grid[1] <= kMaxGridYZ && grid[2] != 0 &&
          grid[2] <= kMaxGridYZ && threads != 0 && block[0] <= 1024 && block[1] <= 1024 && block[2] <= kMaxBlockZ &&
          threads <= static_cast<uint64_t>(max_threads_) && dynamic_shared <= shared_limit;
@@ -111,7 +110,8 @@ uint32_t KernelState::device(uint32_t* reason) {
   }
   *reason = stay_.load(std::memory_order_relaxed);
   if (*reason != TS_STAY_PLACED) return 0;
-  if (const uint64_t seed = scatter_seed(); seed != 0) [[unlikely]] return scattered(seed);
+  if (const uint64_t seed = scatter_seed(); seed != 0) [[unlikely]]
+    return scattered(seed);
   return placement_of(kernel_id_);
 }
 
@@ -139,7 +139,8 @@ void KernelState::set_on_worker(const WorkerLink& worker, int64_t number) {
 
 KernelState& kernel_state(CUfunction function) {
   FunctionEntry* entry = find_function(function);
-  if (entry == nullptr) [[unlikely]] entry = resolve_function(function);
+  if (entry == nullptr) [[unlikely]]
+    entry = resolve_function(function);
   if (void* state = entry->launch_state.load(std::memory_order_acquire)) [[likely]] {
     return *static_cast<KernelState*>(state);
   }

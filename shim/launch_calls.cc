@@ -4,24 +4,24 @@
 
 using namespace tessera::shim;
 
-#define TESSERA_LAUNCH(symbol, per_thread, is_cooperative)                                                            \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUfunction function, unsigned int grid_x, unsigned int grid_y,         \
-                                               unsigned int grid_z, unsigned int block_x, unsigned int block_y,       \
-                                               unsigned int block_z, unsigned int shared, CUstream stream,            \
-                                               void** parameters TESSERA_EXTRA_DECLARED) {                            \
-    LaunchRequest request;                                                                                            \
-    request.function = function;                                                                                      \
-    request.grid[0] = grid_x, request.grid[1] = grid_y, request.grid[2] = grid_z;                                     \
-    request.block[0] = block_x, request.block[1] = block_y, request.block[2] = block_z;                               \
-    request.dynamic_shared = shared;                                                                                  \
-    request.stream = normalized(stream, per_thread);                                                                  \
-    request.kernel_parameters = parameters;                                                                           \
-    request.extra = TESSERA_EXTRA_VALUE;                                                                              \
-    request.cooperative = is_cooperative;                                                                             \
-    return launch(request, [&] {                                                                                      \
-      return driver().symbol(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream,             \
-                             parameters TESSERA_EXTRA_PASSED);                                                        \
-    });                                                                                                               \
+#define TESSERA_LAUNCH(symbol, per_thread, is_cooperative)                                                      \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUfunction function, unsigned int grid_x, unsigned int grid_y,   \
+                                               unsigned int grid_z, unsigned int block_x, unsigned int block_y, \
+                                               unsigned int block_z, unsigned int shared, CUstream stream,      \
+                                               void** parameters TESSERA_EXTRA_DECLARED) {                      \
+    LaunchRequest request;                                                                                      \
+    request.function = function;                                                                                \
+    request.grid[0] = grid_x, request.grid[1] = grid_y, request.grid[2] = grid_z;                               \
+    request.block[0] = block_x, request.block[1] = block_y, request.block[2] = block_z;                         \
+    request.dynamic_shared = shared;                                                                            \
+    request.stream = normalized(stream, per_thread);                                                            \
+    request.kernel_parameters = parameters;                                                                     \
+    request.extra = TESSERA_EXTRA_VALUE;                                                                        \
+    request.cooperative = is_cooperative;                                                                       \
+    return launch(request, [&] {                                                                                \
+      return driver().symbol(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream,       \
+                             parameters TESSERA_EXTRA_PASSED);                                                  \
+    });                                                                                                         \
   }
 
 #define TESSERA_EXTRA_DECLARED , void** extra
@@ -39,21 +39,20 @@ TESSERA_LAUNCH(cuLaunchKernel_ptsz, true, false)
 TESSERA_LAUNCH(cuLaunchCooperativeKernel, false, true)
 TESSERA_LAUNCH(cuLaunchCooperativeKernel_ptsz, true, true)
 
-#define TESSERA_LAUNCH_EX(symbol, per_thread)                                                                    \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(const CUlaunchConfig* config, CUfunction function,                \
-                                               void** parameters, void** extra) {                                \
-    if (config == nullptr) return driver().symbol(config, function, parameters, extra);                          \
-    LaunchRequest request;                                                                                       \
-    request.function = function;                                                                                 \
-    request.grid[0] = config->gridDimX, request.grid[1] = config->gridDimY, request.grid[2] = config->gridDimZ;  \
-    request.block[0] = config->blockDimX, request.block[1] = config->blockDimY,                                  \
-    request.block[2] = config->blockDimZ;                                                                        \
-    request.dynamic_shared = config->sharedMemBytes;                                                             \
-    request.stream = normalized(config->hStream, per_thread);                                                    \
-    request.kernel_parameters = parameters;                                                                      \
-    request.extra = extra;                                                                                       \
-    if (config->attrs != nullptr) request.attributes = {config->attrs, config->numAttrs};                        \
-    return launch(request, [&] { return driver().symbol(config, function, parameters, extra); });                \
+#define TESSERA_LAUNCH_EX(symbol, per_thread)                                                                         \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(const CUlaunchConfig* config, CUfunction function, void** parameters,  \
+                                               void** extra) {                                                        \
+    if (config == nullptr) return driver().symbol(config, function, parameters, extra);                               \
+    LaunchRequest request;                                                                                            \
+    request.function = function;                                                                                      \
+    request.grid[0] = config->gridDimX, request.grid[1] = config->gridDimY, request.grid[2] = config->gridDimZ;       \
+    request.block[0] = config->blockDimX, request.block[1] = config->blockDimY, request.block[2] = config->blockDimZ; \
+    request.dynamic_shared = config->sharedMemBytes;                                                                  \
+    request.stream = normalized(config->hStream, per_thread);                                                         \
+    request.kernel_parameters = parameters;                                                                           \
+    request.extra = extra;                                                                                            \
+    if (config->attrs != nullptr) request.attributes = {config->attrs, config->numAttrs};                             \
+    return launch(request, [&] { return driver().symbol(config, function, parameters, extra); });                     \
   }
 TESSERA_LAUNCH_EX(cuLaunchKernelEx, false)
 TESSERA_LAUNCH_EX(cuLaunchKernelEx_ptsz, true)

@@ -16,9 +16,7 @@ namespace {
 /// is a node of the graph, and a free one too: those are the driver's.
 bool serves(CUstream handle) { return runtime().active() && world().memory.started() && !is_capturing(handle); }
 
-void report_memory() {
-  report_arena(world().memory.mapped_bytes(), world().memory.used_bytes());
-}
+void report_memory() { report_arena(world().memory.mapped_bytes(), world().memory.used_bytes()); }
 
 /// CUDA_ERROR_NOT_SUPPORTED: ask the driver.
 CUresult allocate(CUdeviceptr* address, uint64_t bytes) {
@@ -69,7 +67,8 @@ CUresult allocate_ordered(CUdeviceptr* address, uint64_t bytes, CUstream handle)
 CUresult free_ordered(CUdeviceptr address, CUstream handle) {
   const std::lock_guard lock(world().mutex);
   World& all = world();
-  if (const CUresult ready = Coherence(all).before_home(all.streams.get(handle), {}); ready != CUDA_SUCCESS) return ready;
+  if (const CUresult ready = Coherence(all).before_home(all.streams.get(handle), {}); ready != CUDA_SUCCESS)
+    return ready;
   CUevent freed = nullptr;
   CUresult result = driver().cuEventCreate(&freed, CU_EVENT_DISABLE_TIMING);
   if (result != CUDA_SUCCESS) return result;
@@ -93,7 +92,8 @@ bool is_current_pool(CUmemoryPool pool) {
   CUdevice device = 0;
   CUmemoryPool current = nullptr;
   return driver().cuCtxGetDevice(&device) == CUDA_SUCCESS &&
-         driver().cuDeviceGetMemPool(&current, device) == CUDA_SUCCESS && current == pool && is_default_pool(pool, device);
+         driver().cuDeviceGetMemPool(&current, device) == CUDA_SUCCESS && current == pool &&
+         is_default_pool(pool, device);
 }
 
 }  // namespace
@@ -149,21 +149,20 @@ CUresult free_in_order(CUdeviceptr address, CUstream handle, Call&& call) {
 TESSERA_ALLOCATE_ORDERED(cuMemAllocAsync, false)
 TESSERA_ALLOCATE_ORDERED(cuMemAllocAsync_ptsz, true)
 
-#define TESSERA_ALLOCATE_FROM_POOL(symbol, per_thread)                                                             \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr* address, size_t bytes, CUmemoryPool pool,              \
-                                               CUstream stream) {                                                  \
-    const CUstream handle = normalized(stream, per_thread);                                                        \
-    const bool plain = runtime().active() && is_current_pool(pool);                                                \
-    const CUresult result = plain ? allocate_ordered(address, bytes, handle) : CUDA_ERROR_NOT_SUPPORTED;           \
+#define TESSERA_ALLOCATE_FROM_POOL(symbol, per_thread)                                                              \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr* address, size_t bytes, CUmemoryPool pool,               \
+                                               CUstream stream) {                                                   \
+    const CUstream handle = normalized(stream, per_thread);                                                         \
+    const bool plain = runtime().active() && is_current_pool(pool);                                                 \
+    const CUresult result = plain ? allocate_ordered(address, bytes, handle) : CUDA_ERROR_NOT_SUPPORTED;            \
     return after_call(result == CUDA_ERROR_NOT_SUPPORTED ? driver().symbol(address, bytes, pool, stream) : result); \
   }
 TESSERA_ALLOCATE_FROM_POOL(cuMemAllocFromPoolAsync, false)
 TESSERA_ALLOCATE_FROM_POOL(cuMemAllocFromPoolAsync_ptsz, true)
 
-#define TESSERA_FREE_ORDERED(symbol, per_thread)                                      \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr address, CUstream stream) { \
-    return free_in_order(address, normalized(stream, per_thread),                     \
-                         [&] { return driver().symbol(address, stream); });           \
+#define TESSERA_FREE_ORDERED(symbol, per_thread)                                                                     \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr address, CUstream stream) {                               \
+    return free_in_order(address, normalized(stream, per_thread), [&] { return driver().symbol(address, stream); }); \
   }
 TESSERA_FREE_ORDERED(cuMemFreeAsync, false)
 TESSERA_FREE_ORDERED(cuMemFreeAsync_ptsz, true)
@@ -191,11 +190,20 @@ bool slot_attribute(void* data, CUpointer_attribute attribute, CUdeviceptr addre
   const auto owner = world().memory.owner_of(address);
   if (!allocation || !owner) return false;
   switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT: *static_cast<CUcontext*>(data) = owner->context; return true;
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID: *static_cast<unsigned long long*>(data) = owner->id; return true;
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *static_cast<CUdeviceptr*>(data) = allocation->begin; return true;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *static_cast<size_t*>(data) = allocation->size(); return true;
-    default: return false;
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      *static_cast<CUcontext*>(data) = owner->context;
+      return true;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+      *static_cast<unsigned long long*>(data) = owner->id;
+      return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      *static_cast<CUdeviceptr*>(data) = allocation->begin;
+      return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      *static_cast<size_t*>(data) = allocation->size();
+      return true;
+    default:
+      return false;
   }
 }
 

@@ -17,7 +17,8 @@ CUresult opaque_call(CUstream stream, bool per_thread, CUresult (*call)(void*), 
 
 CUresult after_call(CUresult result) {
   const CUresult failure = world().failure();
-  if (failure == CUDA_SUCCESS) [[likely]] return result;
+  if (failure == CUDA_SUCCESS) [[likely]]
+    return result;
   return result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY ? failure : result;
 }
 

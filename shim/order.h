@@ -94,8 +94,12 @@ inline Footprint anything() {
   footprint.everything = true;
   return footprint;
 }
-inline Footprint reading(CUdeviceptr address, uint64_t bytes) { return {{{address, address + bytes}}, {}, false, false}; }
-inline Footprint writing(CUdeviceptr address, uint64_t bytes) { return {{}, {{address, address + bytes}}, false, false}; }
+inline Footprint reading(CUdeviceptr address, uint64_t bytes) {
+  return {{{address, address + bytes}}, {}, false, false};
+}
+inline Footprint writing(CUdeviceptr address, uint64_t bytes) {
+  return {{}, {{address, address + bytes}}, false, false};
+}
 inline Footprint copying(CUdeviceptr to, CUdeviceptr from, uint64_t bytes) {
   return {{{from, from + bytes}}, {{to, to + bytes}}, false, false};
 }

@@ -76,10 +76,10 @@ class Move {
       const FunctionEntry& entry = *state_.entry();
       const auto image = entry.image();
       std::string reason = "its image is gone";
-      const int64_t number =
-          image == nullptr ? KernelState::kRefused
-                           : worker_.load_function(*image, entry.name, entry.parameter_size, entry.max_dynamic_shared,
-                                                   entry.shared_carveout, &reason);
+      const int64_t number = image == nullptr
+                                 ? KernelState::kRefused
+                                 : worker_.load_function(*image, entry.name, entry.parameter_size,
+                                                         entry.max_dynamic_shared, entry.shared_carveout, &reason);
       if (number < 0) {
         log_line(LogLevel::kWarn, "%s stays home: %s cannot run it (%s)", entry.name.c_str(), worker_.name().c_str(),
                  reason.c_str());
@@ -146,8 +146,12 @@ class Move {
   }
 
   bool send(uint32_t start) {
-    const WorkerLink::Kernel kernel{static_cast<uint32_t>(state_.on_worker(worker_)), state_.counter_slot(),
-                                    request_.grid, request_.block, request_.dynamic_shared, parameters_,
+    const WorkerLink::Kernel kernel{static_cast<uint32_t>(state_.on_worker(worker_)),
+                                    state_.counter_slot(),
+                                    request_.grid,
+                                    request_.block,
+                                    request_.dynamic_shared,
+                                    parameters_,
                                     request_.attributes};
     return worker_.launch(stream_.lanes[worker_.index()], start, ranges_, kernel);
   }

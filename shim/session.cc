@@ -36,9 +36,7 @@ constexpr Milliseconds kConnectTimeout{1000};
 constexpr Milliseconds kWatchPeriod{20};
 constexpr Milliseconds kAttachAgain{1000};
 
-void add(uint64_t& counter, uint64_t value) {
-  std::atomic_ref(counter).fetch_add(value, std::memory_order_relaxed);
-}
+void add(uint64_t& counter, uint64_t value) { std::atomic_ref(counter).fetch_add(value, std::memory_order_relaxed); }
 
 class Session {
  public:
@@ -75,10 +73,10 @@ class Session {
   SharedMemory counters_;
   ts_placement_table* placement_ = nullptr;
   uint64_t arena_base_ = 0, arena_size_ = 0;
-  std::mutex workers_mutex_;  // never held while waiting for anybody
+  std::mutex workers_mutex_;                              // never held while waiting for anybody
   std::array<ts_worker_info, TS_MAX_DEVICES> workers_{};  // by index; state 0: none
   std::mutex links_mutex_;
-  std::vector<WorkerLink*> links_;                        // attached, for the watch
+  std::vector<WorkerLink*> links_;  // attached, for the watch
   std::mutex slots_mutex_;
   std::map<uint32_t, uint32_t> slots_;  // kernel id -> counters slot
   // Attaching failed: not to be tried again before then. Under the world's lock.
@@ -169,7 +167,8 @@ void Session::welcome(const Packet& packet) {
     throw TransportError(transport::Status::kCorrupt, "the placement table is of another version");
   }
   adopt_workers(welcome.workers, welcome.n_workers);
-  const int64_t chunk_mib = std::max<int64_t>(runtime().settings().integer(runtime().settings().arena_chunk_mib, 32), 2);
+  const int64_t chunk_mib =
+      std::max<int64_t>(runtime().settings().integer(runtime().settings().arena_chunk_mib, 32), 2);
   world().memory.start(arena_base_, arena_size_, static_cast<uint64_t>(chunk_mib) << 20, [](Range chunk) {
     world().directory.forget(chunk);
     for (const auto& worker : world().workers) {
@@ -295,8 +294,8 @@ WorkerLink* Session::attach(uint32_t index) {
   all.workers.resize(TS_MAX_DEVICES);
   all.detach_worker(index);  // one of this number that was lost
   try {
-    all.workers[index] = std::make_unique<WorkerLink>(info, arena_base_, arena_size_, counters().workers[index],
-                                                      counters_.fd().get());
+    all.workers[index] =
+        std::make_unique<WorkerLink>(info, arena_base_, arena_size_, counters().workers[index], counters_.fd().get());
   } catch (const std::exception& error) {
     log_line(LogLevel::kWarn, "worker %u (%s) cannot be used: %s", index, info.device.name, error.what());
     refused_until_[index] = std::chrono::steady_clock::now() + kAttachAgain;
@@ -403,7 +402,9 @@ bool session_start() {
 KernelAnswer ask_kernel(const Image& image, const std::string& name) { return session->ask(image, name); }
 uint32_t placement_of(uint32_t kernel_id) { return session->placement(kernel_id); }
 std::vector<uint32_t> known_workers() { return session->workers_up(); }
-ts_kernel_counters* counters_of(uint32_t kernel_id, uint32_t* slot) { return session->kernel_counters(kernel_id, slot); }
+ts_kernel_counters* counters_of(uint32_t kernel_id, uint32_t* slot) {
+  return session->kernel_counters(kernel_id, slot);
+}
 void count_untracked_launch() { add(session->counters().launches_untracked, 1); }
 void count_graph_launch() {
   if (session != nullptr) add(session->counters().graph_launches, 1);

@@ -57,10 +57,10 @@ CUresult end_capture(CUstream stream, bool per_thread, Call&& call) {
 
 }  // namespace
 
-#define TESSERA_STREAM_SYNCHRONIZE(symbol, per_thread)                                                    \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUstream stream) {                                         \
-    return synchronize([&](Coherence& coherence) { return join_stream(stream, per_thread, coherence); },  \
-                       [&] { return driver().symbol(stream); });                                          \
+#define TESSERA_STREAM_SYNCHRONIZE(symbol, per_thread)                                                   \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUstream stream) {                                        \
+    return synchronize([&](Coherence& coherence) { return join_stream(stream, per_thread, coherence); }, \
+                       [&] { return driver().symbol(stream); });                                         \
   }
 TESSERA_STREAM_SYNCHRONIZE(cuStreamSynchronize, false)
 TESSERA_STREAM_SYNCHRONIZE(cuStreamSynchronize_ptsz, true)
@@ -85,16 +85,16 @@ TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuEventQuery(CUevent event) {
   return synchronize([](Coherence&) { return CUDA_SUCCESS; }, [&] { return driver().cuEventQuery(event); });
 }
 
-#define TESSERA_STREAM_WAIT_EVENT(symbol, per_thread)                                              \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUstream stream, CUevent event, unsigned int flags) { \
+#define TESSERA_STREAM_WAIT_EVENT(symbol, per_thread)                                                   \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUstream stream, CUevent event, unsigned int flags) {    \
     return enqueue(stream, per_thread, nothing, [&] { return driver().symbol(stream, event, flags); }); \
   }
 TESSERA_STREAM_WAIT_EVENT(cuStreamWaitEvent, false)
 TESSERA_STREAM_WAIT_EVENT(cuStreamWaitEvent_ptsz, true)
 
-#define TESSERA_EVENT_RECORD(symbol, per_thread)                                                        \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUevent event, CUstream stream) {                        \
-    return enqueue(stream, per_thread, nothing, [&] { return driver().symbol(event, stream); });        \
+#define TESSERA_EVENT_RECORD(symbol, per_thread)                                                 \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUevent event, CUstream stream) {                 \
+    return enqueue(stream, per_thread, nothing, [&] { return driver().symbol(event, stream); }); \
   }
 TESSERA_EVENT_RECORD(cuEventRecord, false)
 TESSERA_EVENT_RECORD(cuEventRecord_ptsz, true)
@@ -107,31 +107,31 @@ TESSERA_EVENT_RECORD_FLAGS(cuEventRecordWithFlags, false)
 TESSERA_EVENT_RECORD_FLAGS(cuEventRecordWithFlags_ptsz, true)
 
 // A host function sees host memory alone, and that of earlier operations of its stream.
-#define TESSERA_HOST_FUNCTION(symbol, per_thread)                                                       \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUstream stream, CUhostFn function, void* data) {        \
+#define TESSERA_HOST_FUNCTION(symbol, per_thread)                                                         \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUstream stream, CUhostFn function, void* data) {          \
     return enqueue(stream, per_thread, nothing, [&] { return driver().symbol(stream, function, data); }); \
   }
 TESSERA_HOST_FUNCTION(cuLaunchHostFunc, false)
 TESSERA_HOST_FUNCTION(cuLaunchHostFunc_ptsz, true)
 
-#define TESSERA_STREAM_CALLBACK(symbol, per_thread)                                                        \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUstream stream, CUstreamCallback callback, void* data,     \
-                                               unsigned int flags) {                                       \
+#define TESSERA_STREAM_CALLBACK(symbol, per_thread)                                                              \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUstream stream, CUstreamCallback callback, void* data,           \
+                                               unsigned int flags) {                                             \
     return enqueue(stream, per_thread, nothing, [&] { return driver().symbol(stream, callback, data, flags); }); \
   }
 TESSERA_STREAM_CALLBACK(cuStreamAddCallback, false)
 TESSERA_STREAM_CALLBACK(cuStreamAddCallback_ptsz, true)
 
-#define TESSERA_STREAM_DESTROY(symbol)                             \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUstream stream) {  \
+#define TESSERA_STREAM_DESTROY(symbol)                                  \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUstream stream) {       \
     if (stream != nullptr && runtime().active()) forget_stream(stream); \
-    return after_call(driver().symbol(stream));                    \
+    return after_call(driver().symbol(stream));                         \
   }
 TESSERA_STREAM_DESTROY(cuStreamDestroy)
 TESSERA_STREAM_DESTROY(cuStreamDestroy_v2)
 
-#define TESSERA_BEGIN_CAPTURE(symbol, per_thread)                                          \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUstream stream, CUstreamCaptureMode mode) { \
+#define TESSERA_BEGIN_CAPTURE(symbol, per_thread)                                            \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUstream stream, CUstreamCaptureMode mode) {  \
     return begin_capture(stream, per_thread, [&] { return driver().symbol(stream, mode); }); \
   }
 TESSERA_BEGIN_CAPTURE(cuStreamBeginCapture_v2, false)
@@ -144,27 +144,26 @@ TESSERA_BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, true)
 TESSERA_BEGIN_CAPTURE_OLD(cuStreamBeginCapture, false)
 TESSERA_BEGIN_CAPTURE_OLD(cuStreamBeginCapture_ptsz, true)
 
-#define TESSERA_BEGIN_CAPTURE_TO_GRAPH(symbol, per_thread)                                                          \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUstream stream, CUgraph graph, const CUgraphNode* dependencies,     \
-                                               const CUgraphEdgeData* edges, size_t count,                          \
-                                               CUstreamCaptureMode mode) {                                          \
-    return begin_capture(stream, per_thread,                                                                        \
-                         [&] { return driver().symbol(stream, graph, dependencies, edges, count, mode); });         \
+#define TESSERA_BEGIN_CAPTURE_TO_GRAPH(symbol, per_thread)                                                             \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUstream stream, CUgraph graph, const CUgraphNode* dependencies,        \
+                                               const CUgraphEdgeData* edges, size_t count, CUstreamCaptureMode mode) { \
+    return begin_capture(stream, per_thread,                                                                           \
+                         [&] { return driver().symbol(stream, graph, dependencies, edges, count, mode); });            \
   }
 TESSERA_BEGIN_CAPTURE_TO_GRAPH(cuStreamBeginCaptureToGraph, false)
 TESSERA_BEGIN_CAPTURE_TO_GRAPH(cuStreamBeginCaptureToGraph_ptsz, true)
 
-#define TESSERA_END_CAPTURE(symbol, per_thread)                                          \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUstream stream, CUgraph* graph) {        \
+#define TESSERA_END_CAPTURE(symbol, per_thread)                                             \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUstream stream, CUgraph* graph) {           \
     return end_capture(stream, per_thread, [&] { return driver().symbol(stream, graph); }); \
   }
 TESSERA_END_CAPTURE(cuStreamEndCapture, false)
 TESSERA_END_CAPTURE(cuStreamEndCapture_ptsz, true)
 
-#define TESSERA_GRAPH_LAUNCH(symbol, per_thread)                                                    \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUgraphExec graph, CUstream stream) {                \
-    count_graph_launch();                                                                           \
-    return enqueue(stream, per_thread, anything, [&] { return driver().symbol(graph, stream); });   \
+#define TESSERA_GRAPH_LAUNCH(symbol, per_thread)                                                  \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUgraphExec graph, CUstream stream) {              \
+    count_graph_launch();                                                                         \
+    return enqueue(stream, per_thread, anything, [&] { return driver().symbol(graph, stream); }); \
   }
 TESSERA_GRAPH_LAUNCH(cuGraphLaunch, false)
 TESSERA_GRAPH_LAUNCH(cuGraphLaunch_ptsz, true)

@@ -24,12 +24,12 @@ inline CUstream normalized(CUstream stream, bool per_thread) {
 struct StreamState {
   enum class Kind : uint8_t { kLegacy, kBlocking, kNonBlocking };
 
-  CUstream handle = nullptr;     // normalised
-  CUcontext context = nullptr;   // current where the program first used the stream
+  CUstream handle = nullptr;    // normalised
+  CUcontext context = nullptr;  // current where the program first used the stream
   Kind kind = Kind::kBlocking;
-  uint16_t unjoined = 0;         // bit w: worker w's lane of this stream has operations the stream does not wait for yet
-  int16_t lanes[16];             // by worker; -1: none yet
-  CUevent barrier = nullptr;     // made at first need
+  uint16_t unjoined = 0;      // bit w: worker w's lane of this stream has operations the stream does not wait for yet
+  int16_t lanes[16];          // by worker; -1: none yet
+  CUevent barrier = nullptr;  // made at first need
   std::map<size_t, uint64_t> seen;  // activity slot -> count that this stream is already ordered after
 
   StreamState() { std::fill(std::begin(lanes), std::end(lanes), int16_t{-1}); }

@@ -24,9 +24,7 @@ std::chrono::milliseconds patience() {
   return std::chrono::milliseconds(runtime().settings().integer(runtime().settings().timeout_ms, 5000));
 }
 
-void add(uint64_t& counter, uint64_t value) {
-  std::atomic_ref(counter).fetch_add(value, std::memory_order_relaxed);
-}
+void add(uint64_t& counter, uint64_t value) { std::atomic_ref(counter).fetch_add(value, std::memory_order_relaxed); }
 
 /// Cyclic comparison: whether `value` has been reached.
 bool reached(uint32_t flag, uint32_t value) { return static_cast<int32_t>(flag - value) >= 0; }
@@ -88,7 +86,8 @@ bool WorkerLink::give_up() {
   bool unfinished = false;
   for (uint32_t i = 0; i < TS_LANES; ++i) {
     const ts_lane& flags = transport_->lanes()[i];
-    unfinished = unfinished || std::atomic_ref(lanes_[i].serial).load() != std::atomic_ref(const_cast<uint32_t&>(flags.done)).load();
+    unfinished = unfinished ||
+                 std::atomic_ref(lanes_[i].serial).load() != std::atomic_ref(const_cast<uint32_t&>(flags.done)).load();
   }
   if (unfinished) world().fail(error() != CUDA_SUCCESS ? error() : CUDA_ERROR_LAUNCH_FAILED);
   for (uint32_t i = 0; i < TS_LANES; ++i) {

@@ -113,12 +113,12 @@ class WorkerLink {
   ts_device device_{};
   std::string name_;
   uint64_t budget_ = 0;
-  CUdeviceptr flags_ = 0;   // the lanes, as the home device sees them
+  CUdeviceptr flags_ = 0;  // the lanes, as the home device sees them
   std::vector<Lane> lanes_;
-  std::set<uint64_t> chunks_;                     // begins of chunks that were sent
+  std::set<uint64_t> chunks_;  // begins of chunks that were sent
   std::set<std::pair<uint64_t, uint64_t>> images_;
   uint32_t next_function_ = 0;
-  std::map<uint64_t, uint64_t> granules_;         // begin -> last use
+  std::map<uint64_t, uint64_t> granules_;  // begin -> last use
   uint64_t clock_ = 0;
   std::atomic<bool> given_up_{false};
 };

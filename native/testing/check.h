@@ -79,14 +79,14 @@ inline int run(int argc, char** argv) {
 
 #define TESSERA_JOIN2(a, b) a##b
 #define TESSERA_JOIN(a, b) TESSERA_JOIN2(a, b)
-#define TEST_CASE(name)                                                                                \
-  static void TESSERA_JOIN(test_, name)();                                                             \
+#define TEST_CASE(name)                                                                                        \
+  static void TESSERA_JOIN(test_, name)();                                                                     \
   static const ::tessera::testing::Registrar TESSERA_JOIN(registrar_, name)(#name, TESSERA_JOIN(test_, name)); \
   static void TESSERA_JOIN(test_, name)()
 #define CHECK(condition) ::tessera::testing::report(static_cast<bool>(condition), __FILE__, __LINE__, #condition)
 #define CHECK_EQ(a, b) ::tessera::testing::report_equal((a), (b), __FILE__, __LINE__, #a " == " #b)
-#define REQUIRE(condition)                                      \
-  do {                                                          \
+#define REQUIRE(condition)                                              \
+  do {                                                                  \
     if (!CHECK(condition)) throw ::tessera::testing::Abort(#condition); \
   } while (false)
 #define TEST_MAIN() \

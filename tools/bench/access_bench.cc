@@ -36,8 +36,8 @@ void measure(const char* name, BlobBuilder builder, int batches) {
   const std::vector<uint64_t> blob = builder.build();
   if (ts_summary_validate(blob.data(), blob.size() * 8) != TS_EVALUATE_OK) std::abort();
   std::vector<uint8_t> parameters(builder.header.parameter_block_size, 1);
-  const ts_launch_shape launch = {parameters.data(), static_cast<uint32_t>(parameters.size()),
-                                  {64, 64, 1}, {16, 16, 1}, {1, 1, 1}, 0};
+  const ts_launch_shape launch = {
+      parameters.data(), static_cast<uint32_t>(parameters.size()), {64, 64, 1}, {16, 16, 1}, {1, 1, 1}, 0};
   constexpr int kLaunches = 2000;
   std::vector<double> times;
   uint64_t sink = 0;
@@ -54,8 +54,7 @@ void measure(const char* name, BlobBuilder builder, int batches) {
   }
   std::sort(times.begin(), times.end());
   std::printf("%-24s %4u nodes %2u accesses: min %6.1f ns, median %6.1f ns  (%llx)\n", name, builder.header.n_nodes,
-              builder.header.n_accesses, times.front(), times[times.size() / 2],
-              static_cast<unsigned long long>(sink));
+              builder.header.n_accesses, times.front(), times[times.size() / 2], static_cast<unsigned long long>(sink));
 }
 
 }  // namespace

@@ -54,7 +54,9 @@ Figures figures(std::vector<double> values) {
   return {values.front(), values[values.size() / 2]};
 }
 
-double nanoseconds(Clock::time_point from) { return std::chrono::duration<double, std::nano>(Clock::now() - from).count(); }
+double nanoseconds(Clock::time_point from) {
+  return std::chrono::duration<double, std::nano>(Clock::now() - from).count();
+}
 
 class Bench {
  public:

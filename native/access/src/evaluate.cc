@@ -62,28 +62,62 @@ int64_t wrap(int64_t a, int bits, bool is_signed) {
 inline bool apply(const ts_node& node, int64_t a, int64_t b, int64_t* value) {
   int64_t other = 0;
   switch (node.op) {
-    case TS_OP_ADD: return !__builtin_add_overflow(a, b, value);
-    case TS_OP_SUB: return !__builtin_sub_overflow(a, b, value);
-    case TS_OP_MUL: return !__builtin_mul_overflow(a, b, value);
-    case TS_OP_NEG: return !__builtin_sub_overflow(int64_t{0}, a, value);
-    case TS_OP_FLOOR_DIV: return floor_divide(a, b, value, &other);
-    case TS_OP_FLOOR_MOD: return floor_divide(a, b, &other, value);
-    case TS_OP_TRUNC_DIV: return truncated_divide(a, b, value, &other);
-    case TS_OP_TRUNC_MOD: return truncated_divide(a, b, &other, value);
-    case TS_OP_SHL: return shift_left(a, b, value);
-    case TS_OP_MIN: *value = a < b ? a : b; return true;
-    case TS_OP_MAX: *value = a > b ? a : b; return true;
-    case TS_OP_SHR: *value = shift_right(a, b); return true;
-    case TS_OP_AND: *value = a & b; return true;
-    case TS_OP_OR: *value = a | b; return true;
-    case TS_OP_XOR: *value = a ^ b; return true;
-    case TS_OP_LESS: *value = a < b; return true;
-    case TS_OP_LESS_EQUAL: *value = a <= b; return true;
-    case TS_OP_EQUAL: *value = a == b; return true;
-    case TS_OP_NOT_EQUAL: *value = a != b; return true;
-    case TS_OP_NOT: *value = a == 0; return true;
-    case TS_OP_WRAP: *value = wrap(a, node.b, node.c == 1); return true;
-    default: return false;
+    case TS_OP_ADD:
+      return !__builtin_add_overflow(a, b, value);
+    case TS_OP_SUB:
+      return !__builtin_sub_overflow(a, b, value);
+    case TS_OP_MUL:
+      return !__builtin_mul_overflow(a, b, value);
+    case TS_OP_NEG:
+      return !__builtin_sub_overflow(int64_t{0}, a, value);
+    case TS_OP_FLOOR_DIV:
+      return floor_divide(a, b, value, &other);
+    case TS_OP_FLOOR_MOD:
+      return floor_divide(a, b, &other, value);
+    case TS_OP_TRUNC_DIV:
+      return truncated_divide(a, b, value, &other);
+    case TS_OP_TRUNC_MOD:
+      return truncated_divide(a, b, &other, value);
+    case TS_OP_SHL:
+      return shift_left(a, b, value);
+    case TS_OP_MIN:
+      *value = a < b ? a : b;
+      return true;
+    case TS_OP_MAX:
+      *value = a > b ? a : b;
+      return true;
+    case TS_OP_SHR:
+      *value = shift_right(a, b);
+      return true;
+    case TS_OP_AND:
+      *value = a & b;
+      return true;
+    case TS_OP_OR:
+      *value = a | b;
+      return true;
+    case TS_OP_XOR:
+      *value = a ^ b;
+      return true;
+    case TS_OP_LESS:
+      *value = a < b;
+      return true;
+    case TS_OP_LESS_EQUAL:
+      *value = a <= b;
+      return true;
+    case TS_OP_EQUAL:
+      *value = a == b;
+      return true;
+    case TS_OP_NOT_EQUAL:
+      *value = a != b;
+      return true;
+    case TS_OP_NOT:
+      *value = a == 0;
+      return true;
+    case TS_OP_WRAP:
+      *value = wrap(a, node.b, node.c == 1);
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -92,13 +126,27 @@ void evaluate_node(const ts_node& node, const ts_launch_shape& launch, uint32_t 
   bool bounded = true;
   *value = 0;
   switch (node.op) {
-    case TS_OP_CONST: *value = node.value; break;
-    case TS_OP_PARAMETER: bounded = load_parameter(launch, node, value); break;
-    case TS_OP_GRID: *value = launch.grid[node.a]; break;
-    case TS_OP_BLOCK: *value = launch.block[node.a]; break;
-    case TS_OP_CLUSTER: *value = launch.cluster[node.a]; break;
-    case TS_OP_DYNAMIC_SHARED: *value = launch.dynamic_shared; break;
-    case TS_OP_BOUNDED: *value = !values->unbounded[node.a]; break;
+    case TS_OP_CONST:
+      *value = node.value;
+      break;
+    case TS_OP_PARAMETER:
+      bounded = load_parameter(launch, node, value);
+      break;
+    case TS_OP_GRID:
+      *value = launch.grid[node.a];
+      break;
+    case TS_OP_BLOCK:
+      *value = launch.block[node.a];
+      break;
+    case TS_OP_CLUSTER:
+      *value = launch.cluster[node.a];
+      break;
+    case TS_OP_DYNAMIC_SHARED:
+      *value = launch.dynamic_shared;
+      break;
+    case TS_OP_BOUNDED:
+      *value = !values->unbounded[node.a];
+      break;
     case TS_OP_SELECT: {
       const int32_t chosen = values->value[node.a] != 0 ? node.b : node.c;
       *value = values->value[chosen];

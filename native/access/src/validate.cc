@@ -5,8 +5,7 @@ namespace tessera::access {
 namespace {
 
 constexpr uint32_t kKnownProperties = 0xffff;
-constexpr uint32_t kKnownFlags =
-    TS_ACCESS_UNBOUNDED | TS_ACCESS_EXACT | TS_ACCESS_INDIRECT | TS_ACCESS_MUST_WRITE;
+constexpr uint32_t kKnownFlags = TS_ACCESS_UNBOUNDED | TS_ACCESS_EXACT | TS_ACCESS_INDIRECT | TS_ACCESS_MUST_WRITE;
 constexpr uint32_t kMaxParameterBlock = 1u << 20;  // CUDA's own limit is 32,764 bytes
 
 /// Operands that are node indices, or -1: no such op.
@@ -96,8 +95,7 @@ bool header_holds(const ts_summary& header, size_t size) {
   if (header.magic != TS_SUMMARY_MAGIC || header.version != TS_SUMMARY_VERSION || header.reserved != 0) return false;
   if (header.n_nodes > TS_SUMMARY_MAX_NODES || header.n_accesses > TS_SUMMARY_MAX_ACCESSES) return false;
   if ((header.properties & ~kKnownProperties) != 0 || header.parameter_block_size > kMaxParameterBlock) return false;
-  const size_t expected =
-      sizeof(ts_summary) + header.n_nodes * sizeof(ts_node) + header.n_accesses * sizeof(ts_access);
+  const size_t expected = sizeof(ts_summary) + header.n_nodes * sizeof(ts_node) + header.n_accesses * sizeof(ts_access);
   return header.size == expected && expected <= size;
 }
 

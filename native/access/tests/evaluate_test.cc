@@ -141,13 +141,19 @@ TEST_CASE(only_the_chosen_side_must_be_bounded) {
 }
 
 TEST_CASE(reads_parameters_of_every_width) {
-  const Parameters parameters = Parameters().add(uint64_t{1000}).add(int8_t{-2}).add(uint8_t{254}).add(int16_t{-3}).add(
-      int32_t{-4}).add(int64_t{-5}).add(uint64_t{1} << 63);
+  const Parameters parameters = Parameters()
+                                    .add(uint64_t{1000})
+                                    .add(int8_t{-2})
+                                    .add(uint8_t{254})
+                                    .add(int16_t{-3})
+                                    .add(int32_t{-4})
+                                    .add(int64_t{-5})
+                                    .add(uint64_t{1} << 63);
   struct {
     int32_t offset, width, is_signed;
     std::optional<int64_t> expected;
-  } cases[] = {{8, 1, 1, -2},      {9, 1, 0, 254},     {8, 1, 0, 254},       {10, 2, 1, -3}, {10, 2, 0, 65533},
-               {12, 4, 1, -4},     {12, 4, 0, 4294967292}, {16, 8, 1, -5}, {24, 8, 0, kUnbounded}, {24, 8, 1, kMin}};
+  } cases[] = {{8, 1, 1, -2},  {9, 1, 0, 254},         {8, 1, 0, 254}, {10, 2, 1, -3},         {10, 2, 0, 65533},
+               {12, 4, 1, -4}, {12, 4, 0, 4294967292}, {16, 8, 1, -5}, {24, 8, 0, kUnbounded}, {24, 8, 1, kMin}};
   for (const auto& item : cases) {
     BlobBuilder builder(32);
     const int32_t value = builder.node(TS_OP_PARAMETER, item.offset, item.width, item.is_signed);

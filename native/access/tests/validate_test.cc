@@ -72,9 +72,9 @@ TEST_CASE(refuses_accesses_that_do_not_hold) {
              b.access(0, TS_NO_NODE, TS_NO_NODE, TS_ACCESS_WRITE, TS_ACCESS_UNBOUNDED | TS_ACCESS_MUST_WRITE);
            }),
            TS_EVALUATE_MALFORMED);
-  CHECK_EQ(validate_changed([](BlobBuilder& b) { b.access(0, 0, 0, TS_ACCESS_READ, 0, 1000); }),
-           TS_EVALUATE_MALFORMED);
-  CHECK_EQ(validate_changed([](BlobBuilder& b) { b.access(0, TS_NO_NODE, TS_NO_NODE, TS_ACCESS_READ, TS_ACCESS_UNBOUNDED); }),
+  CHECK_EQ(validate_changed([](BlobBuilder& b) { b.access(0, 0, 0, TS_ACCESS_READ, 0, 1000); }), TS_EVALUATE_MALFORMED);
+  CHECK_EQ(validate_changed(
+               [](BlobBuilder& b) { b.access(0, TS_NO_NODE, TS_NO_NODE, TS_ACCESS_READ, TS_ACCESS_UNBOUNDED); }),
            TS_EVALUATE_OK);
 }
 

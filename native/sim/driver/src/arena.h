@@ -34,7 +34,7 @@ class Arena {
   std::mutex mutex_;
   int file_ = -1;
   uint64_t base_ = 0, span_ = 0;
-  std::map<uint64_t, uint64_t> free_;                    // begin -> end
+  std::map<uint64_t, uint64_t> free_;                     // begin -> end
   std::set<std::pair<uint64_t, uint64_t>> free_by_size_;  // (size, begin)
 };
 

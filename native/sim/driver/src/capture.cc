@@ -134,11 +134,14 @@ Ref<Graph> end_capture(Stream& stream) {
   const std::shared_ptr<Capture> capture = stream.capture;
   require(capture != nullptr, CUDA_ERROR_ILLEGAL_STATE);
   CUresult problem = CUDA_SUCCESS;
-  if (capture->status != CU_STREAM_CAPTURE_STATUS_ACTIVE) problem = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  else if (&capture->origin != &stream) problem = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+  if (capture->status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+    problem = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  else if (&capture->origin != &stream)
+    problem = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   else if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != std::this_thread::get_id())
     problem = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-  else if (!capture->joined()) problem = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+  else if (!capture->joined())
+    problem = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   if (problem == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED || problem == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) {
     capture->invalidate();  // the stream where it began, or its thread, still has to end it
     fail(problem);

@@ -32,7 +32,7 @@ class Capture {
   struct Place {
     Ref<Stream> stream;
     std::vector<GraphEdge> dependencies;
-    std::vector<CUgraphNode> handles;          // what queries point to
+    std::vector<CUgraphNode> handles;  // what queries point to
     std::vector<CUgraphEdgeData> edge_data;
   };
   Place& place_of(Stream& stream) { return places[&stream]; }

@@ -113,9 +113,12 @@ uint64_t read_bytes(const std::string& text) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
   double unit = 1;
-  if (*end == 'K') unit = 1024.0, ++end;
-  else if (*end == 'M') unit = 1024.0 * 1024, ++end;
-  else if (*end == 'G') unit = 1024.0 * 1024 * 1024, ++end;
+  if (*end == 'K')
+    unit = 1024.0, ++end;
+  else if (*end == 'M')
+    unit = 1024.0 * 1024, ++end;
+  else if (*end == 'G')
+    unit = 1024.0 * 1024 * 1024, ++end;
   if (end == text.c_str() || *end != '\0' || !(value > 0)) {
     throw std::runtime_error("'" + text + "' is no amount of memory; write it as 512M or 2G");
   }
@@ -132,8 +135,8 @@ DeviceModel resolve(const std::string& wish, const Catalogue& catalogue) {
   if (found == catalogue.end()) {
     std::string known;
     for (const auto& entry : catalogue) known += (known.empty() ? "" : ", ") + entry.first;
-    throw std::runtime_error("TESSERA_SIM_DEVICES: there is no device '" + key + "' in the catalogue, which has: " +
-                             known);
+    throw std::runtime_error("TESSERA_SIM_DEVICES: there is no device '" + key +
+                             "' in the catalogue, which has: " + known);
   }
   DeviceModel model = found->second;
   if (at != std::string::npos) read_capability(trimmed(head.substr(at + 1)), model);

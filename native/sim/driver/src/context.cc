@@ -68,9 +68,8 @@ void Context::tear_down() {
 }
 
 void Context::free_memory() {
-  const auto mine = address_map().select([this](const Memory& memory) {
-    return memory.context == this && memory.context_generation == generation();
-  });
+  const auto mine = address_map().select(
+      [this](const Memory& memory) { return memory.context == this && memory.context_generation == generation(); });
   for (const MemoryPtr& memory : mine) release_memory(memory);
 }
 

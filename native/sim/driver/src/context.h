@@ -76,7 +76,7 @@ class Context : public Object {
   mutable std::mutex mutex_;
   Ref<Stream> legacy_;
   std::atomic<Stream*> legacy_fast_{nullptr};
-  std::vector<Ref<Stream>> streams_;   // created and per-thread ones
+  std::vector<Ref<Stream>> streams_;  // created and per-thread ones
   std::vector<Ref<Module>> modules_;
 
   std::mutex prints_mutex_;

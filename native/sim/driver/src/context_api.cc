@@ -45,7 +45,8 @@ CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam*, int numParams, un
 }
 
 CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, unsigned int flags, CUdevice dev) {
-  if (ctxCreateParams != nullptr && (ctxCreateParams->numExecAffinityParams != 0 || ctxCreateParams->cigParams != nullptr)) {
+  if (ctxCreateParams != nullptr &&
+      (ctxCreateParams->numExecAffinityParams != 0 || ctxCreateParams->cigParams != nullptr)) {
     return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   }
   return create_context(pctx, flags, dev);
@@ -66,8 +67,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
 CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
   return api([&] {
     require(ctx != nullptr);
-    thread_state().contexts.push_back(
-        Ref<Context>::share(&from_handle<Context>(ctx, CUDA_ERROR_INVALID_CONTEXT)));
+    thread_state().contexts.push_back(Ref<Context>::share(&from_handle<Context>(ctx, CUDA_ERROR_INVALID_CONTEXT)));
   });
 }
 

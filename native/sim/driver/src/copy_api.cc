@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memcpy family. Every call becomes one CopyTask; what differs is which
 // sides must be known to the driver and whether the host waits.
-#include "copy.h"
-
 #include "api.h"
+#include "copy.h"
 #include "device.h"
 #include "report.h"
 #include "submit.h"
@@ -26,8 +25,8 @@ bool may_copy(const Memory& memory, const Device& device, bool write) {
 bool known_side(CopySide& side, uint64_t address, uint64_t size, const Device& device, bool write) {
   const MemoryPtr first = address_map().find(address);
   if (first == nullptr || first->freeing) return false;
-  const bool covered = address_map().cover(
-      address, size, [&](const Memory& memory) { return may_copy(memory, device, write); });
+  const bool covered =
+      address_map().cover(address, size, [&](const Memory& memory) { return may_copy(memory, device, write); });
   if (!covered) return false;
   side.address = address;
   side.device = first->is_host() ? -1 : first->device;

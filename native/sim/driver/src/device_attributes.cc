@@ -103,38 +103,59 @@ bool common_attribute(int attribute, int& value) {
       {CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 0},
   };
   const auto* end = std::end(kFixed);
-  const auto* found = std::find_if(std::begin(kFixed), end, [attribute](const Fixed& f) { return f.attribute == attribute; });
+  const auto* found =
+      std::find_if(std::begin(kFixed), end, [attribute](const Fixed& f) { return f.attribute == attribute; });
   if (found == end) return false;
   value = found->value;
   return true;
 }
 
-int single_to_double_ratio(const DeviceModel& model) {
-  return static_cast<int>(model.f32 / model.f64 + 0.5);
-}
+int single_to_double_ratio(const DeviceModel& model) { return static_cast<int>(model.f32 / model.f64 + 0.5); }
 
 bool model_attribute(const Device& device, int attribute, int& value) {
   const DeviceModel& model = device.model();
   const Architecture& architecture = device.architecture();
   const uint32_t capability = model.compute_capability();
   switch (attribute) {
-    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE: value = static_cast<int>(model.clock_khz); return true;
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: value = static_cast<int>(model.multiprocessors); return true;
-    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: value = (device.machine().physical_ordinal + 1) & 0xff; return true;
-    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: value = static_cast<int>(model.memory_clock_khz); return true;
-    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: value = static_cast<int>(model.memory_bus_bits); return true;
-    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: value = static_cast<int>(model.l2_bytes); return true;
+    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
+      value = static_cast<int>(model.clock_khz);
+      return true;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      value = static_cast<int>(model.multiprocessors);
+      return true;
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+      value = (device.machine().physical_ordinal + 1) & 0xff;
+      return true;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
+      value = static_cast<int>(model.memory_clock_khz);
+      return true;
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
+      value = static_cast<int>(model.memory_bus_bits);
+      return true;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+      value = static_cast<int>(model.l2_bytes);
+      return true;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
       value = static_cast<int>(architecture.threads_per_multiprocessor);
       return true;
-    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT: value = static_cast<int>(architecture.async_engines); return true;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: value = static_cast<int>(model.major); return true;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: value = static_cast<int>(model.minor); return true;
+    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
+      value = static_cast<int>(architecture.async_engines);
+      return true;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      value = static_cast<int>(model.major);
+      return true;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+      value = static_cast<int>(model.minor);
+      return true;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
       value = static_cast<int>(architecture.shared_per_multiprocessor);
       return true;
-    case CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID: value = device.machine().physical_ordinal; return true;
-    case CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO: value = single_to_double_ratio(model); return true;
+    case CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID:
+      value = device.machine().physical_ordinal;
+      return true;
+    case CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO:
+      value = single_to_double_ratio(model);
+      return true;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
       value = static_cast<int>(architecture.shared_per_block_optin);
       return true;
@@ -144,13 +165,20 @@ bool model_attribute(const Device& device, int attribute, int& value) {
     case CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE:
       value = capability >= 80 ? static_cast<int>(model.l2_bytes * 5 / 8) : 0;
       return true;
-    case CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE: value = capability >= 80 ? 134217728 : 0; return true;
+    case CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE:
+      value = capability >= 80 ? 134217728 : 0;
+      return true;
     case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
       value = static_cast<int>(architecture.reserved_shared_per_block);
       return true;
-    case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH: value = capability >= 90 ? 1 : 0; return true;
-    case CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID: value = static_cast<int>(0x10de0000u | capability); return true;
-    default: return false;
+    case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
+      value = capability >= 90 ? 1 : 0;
+      return true;
+    case CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID:
+      value = static_cast<int>(0x10de0000u | capability);
+      return true;
+    default:
+      return false;
   }
 }
 

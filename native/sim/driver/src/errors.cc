@@ -144,7 +144,8 @@ constexpr ErrorText kErrors[] = {
      "attempt to terminate a thread-local capture sequence from another thread"},
     {CUDA_ERROR_TIMEOUT, "CUDA_ERROR_TIMEOUT", "wait operation timed out"},
     {CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE",
-     "the graph update was not performed because it included changes which violated constraints specific to instantiated graph update"},
+     "the graph update was not performed because it included changes which violated constraints specific to "
+     "instantiated graph update"},
     {CUDA_ERROR_EXTERNAL_DEVICE, "CUDA_ERROR_EXTERNAL_DEVICE",
      "an async error has occured in external entity outside of CUDA"},
     {CUDA_ERROR_INVALID_CLUSTER_SIZE, "CUDA_ERROR_INVALID_CLUSTER_SIZE",
@@ -167,7 +168,7 @@ const ErrorText* find(CUresult code) {
 }
 
 // Both are pure: they work before cuInit, after a fork and inside a host function.
-CUresult answer(CUresult code, const char** out, const char* ErrorText::*member) {
+CUresult answer(CUresult code, const char** out, const char* ErrorText::* member) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const ErrorText* error = find(code);
   *out = error == nullptr ? nullptr : error->*member;

@@ -8,7 +8,6 @@
 #include "context.h"
 #include "op.h"
 
-
 namespace tessera::sim {
 
 class Capture;

@@ -31,23 +31,40 @@ int read_attribute(const KernelFacts& facts, const FunctionSettings& settings, c
                    CUfunction_attribute attribute) {
   const KernelInfo& info = facts.info;
   switch (attribute) {
-    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: return static_cast<int>(info.max_threads_per_block);
-    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: return static_cast<int>(info.static_shared_bytes);
-    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: return static_cast<int>(facts.code.constant_bytes());
-    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: return static_cast<int>(info.local_bytes);
-    case CU_FUNC_ATTRIBUTE_NUM_REGS: return static_cast<int>(info.registers);
-    case CU_FUNC_ATTRIBUTE_PTX_VERSION: return static_cast<int>(facts.code.ptx_architecture());
-    case CU_FUNC_ATTRIBUTE_BINARY_VERSION: return static_cast<int>(device.model().compute_capability());
-    case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA: return 0;
-    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: return max_dynamic_shared(info, settings);
-    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: return settings.carveout.load();
-    case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET: return 0;
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH: return static_cast<int>(info.required_cluster[0]);
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT: return static_cast<int>(info.required_cluster[1]);
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH: return static_cast<int>(info.required_cluster[2]);
-    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: return settings.non_portable_cluster.load();
-    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: return 0;
-    default: fail(CUDA_ERROR_INVALID_VALUE);
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+      return static_cast<int>(info.max_threads_per_block);
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+      return static_cast<int>(info.static_shared_bytes);
+    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
+      return static_cast<int>(facts.code.constant_bytes());
+    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+      return static_cast<int>(info.local_bytes);
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+      return static_cast<int>(info.registers);
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+      return static_cast<int>(facts.code.ptx_architecture());
+    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+      return static_cast<int>(device.model().compute_capability());
+    case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
+      return 0;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+      return max_dynamic_shared(info, settings);
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      return settings.carveout.load();
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
+      return 0;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+      return static_cast<int>(info.required_cluster[0]);
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+      return static_cast<int>(info.required_cluster[1]);
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+      return static_cast<int>(info.required_cluster[2]);
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+      return settings.non_portable_cluster.load();
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      return 0;
+    default:
+      fail(CUDA_ERROR_INVALID_VALUE);
   }
 }
 
@@ -215,8 +232,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockS
     uint32_t best_threads = 0;
     *blockSize = *minGridSize = 0;
     for (int block = limit >= 32 ? limit / 32 * 32 : limit; block > 0; block -= block > 32 ? 32 : block) {
-      const size_t shared =
-          blockSizeToDynamicSMemSize != nullptr ? blockSizeToDynamicSMemSize(block) : dynamicSMemSize;
+      const size_t shared = blockSizeToDynamicSMemSize != nullptr ? blockSizeToDynamicSMemSize(block) : dynamicSMemSize;
       const uint32_t blocks = resident(function, block, shared);
       if (blocks * static_cast<uint32_t>(block) <= best_threads) continue;
       best_threads = blocks * static_cast<uint32_t>(block);
@@ -270,7 +286,7 @@ CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func, const C
       blocks = std::max(size.x * size.y * size.z, 1u);
     }
     const int threads = static_cast<int>(config->blockDimX * config->blockDimY * config->blockDimZ);
-    *numClusters = static_cast<int>(resident(function, threads, config->sharedMemBytes) *
-                                    device.model().multiprocessors / blocks);
+    *numClusters =
+        static_cast<int>(resident(function, threads, config->sharedMemBytes) * device.model().multiprocessors / blocks);
   });
 }

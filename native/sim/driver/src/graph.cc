@@ -159,8 +159,8 @@ VirtualTime GraphTask::run_plan(const Plan& plan, VirtualTime start, Execution& 
 
 VirtualTime GraphTask::run_node(const PlanNode& node, VirtualTime start, Execution& execution,
                                 Progress& progress) const {
-  progress.stopped = progress.stopped || execution.fault != CUDA_SUCCESS ||
-                     execution.device.fault() != CUDA_SUCCESS || execution.context.ending();
+  progress.stopped = progress.stopped || execution.fault != CUDA_SUCCESS || execution.device.fault() != CUDA_SUCCESS ||
+                     execution.context.ending();
   if (node.child) return run_plan(*node.child, start, execution, progress);
   if (node.content.type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
     records_[progress.record++]->complete(start);

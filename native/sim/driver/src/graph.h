@@ -26,13 +26,13 @@ using GraphLock = std::lock_guard<std::recursive_mutex>;
 /// What a node does, apart from its place in the graph.
 struct NodeContent {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
-  TaskPtr task;                        // kernel, memcpy, memset, host, batch memory operations
-  Ref<Graph> child;                    // child graph
-  std::shared_ptr<const Plan> plan;    // an executable graph launched into a capture
-  Ref<Event> event;                    // event record, event wait
+  TaskPtr task;                      // kernel, memcpy, memset, host, batch memory operations
+  Ref<Graph> child;                  // child graph
+  std::shared_ptr<const Plan> plan;  // an executable graph launched into a capture
+  Ref<Event> event;                  // event record, event wait
   CUDA_MEM_ALLOC_NODE_PARAMS allocation = {};
   CUdeviceptr freed = 0;
-  MemoryPtr memory;                    // allocation node: freed with the last graph that holds the node
+  MemoryPtr memory;  // allocation node: freed with the last graph that holds the node
 };
 
 struct GraphEdge {

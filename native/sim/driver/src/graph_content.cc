@@ -58,7 +58,8 @@ NodeContent fill_content(const CUDA_MEMSET_NODE_PARAMS_v2& fill) {
   device_side(fill.dst, (fill.height - 1) * fill.pitch + row, context.device(), true);
   NodeContent content;
   content.type = CU_GRAPH_NODE_TYPE_MEMSET;
-  content.task = std::make_shared<FillTask>(fill.dst, fill.pitch, fill.value, fill.elementSize, fill.width, fill.height);
+  content.task =
+      std::make_shared<FillTask>(fill.dst, fill.pitch, fill.value, fill.elementSize, fill.width, fill.height);
   return content;
 }
 
@@ -120,15 +121,24 @@ NodeContent free_content(CUdeviceptr pointer) {
 
 NodeContent content_of(CUgraphNodeParams& parameters) {
   switch (parameters.type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL: return kernel_content(parameters.kernel);
-    case CU_GRAPH_NODE_TYPE_MEMCPY: return copy_content(parameters.memcpy);
-    case CU_GRAPH_NODE_TYPE_MEMSET: return fill_content(parameters.memset);
-    case CU_GRAPH_NODE_TYPE_GRAPH: return child_content(parameters.graph);
-    case CU_GRAPH_NODE_TYPE_EMPTY: return {};
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT: return event_content(parameters.type, parameters.eventWait.event);
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD: return event_content(parameters.type, parameters.eventRecord.event);
-    case CU_GRAPH_NODE_TYPE_MEM_FREE: return free_content(parameters.free.dptr);
-    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: return operations_content(parameters.memOp);
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+      return kernel_content(parameters.kernel);
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+      return copy_content(parameters.memcpy);
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+      return fill_content(parameters.memset);
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+      return child_content(parameters.graph);
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+      return {};
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+      return event_content(parameters.type, parameters.eventWait.event);
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+      return event_content(parameters.type, parameters.eventRecord.event);
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+      return free_content(parameters.free.dptr);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+      return operations_content(parameters.memOp);
     case CU_GRAPH_NODE_TYPE_HOST: {
       require(parameters.host.fn != nullptr);
       NodeContent content;
@@ -138,8 +148,8 @@ NodeContent content_of(CUgraphNodeParams& parameters) {
     }
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
       require(parameters.alloc.bytesize > 0);
-      NodeContent content =
-          allocation_content(device_of(parameters.alloc.poolProps.location.id).default_pool(), parameters.alloc.bytesize);
+      NodeContent content = allocation_content(device_of(parameters.alloc.poolProps.location.id).default_pool(),
+                                               parameters.alloc.bytesize);
       parameters.alloc.dptr = content.allocation.dptr;
       return content;
     }

@@ -16,9 +16,9 @@ namespace {
 
 GraphExec& exec_of(CUgraphExec handle) { return from_handle<GraphExec>(handle, CUDA_ERROR_INVALID_VALUE); }
 
-constexpr unsigned long long kKnownFlags =
-    CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
-    CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+constexpr unsigned long long kKnownFlags = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
+                                           CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
+                                           CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
 CUgraphExec instantiate(CUgraph handle, unsigned long long flags) {
   const GraphLock lock(graph_mutex());

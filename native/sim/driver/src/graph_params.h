@@ -69,8 +69,10 @@ inline CUgraphNodeParams params_of(const CUDA_BATCH_MEM_OP_NODE_PARAMS& batch) {
 
 inline CUgraphNodeParams event_params(CUgraphNodeType type, CUevent event) {
   CUgraphNodeParams parameters = typed_params(type);
-  if (type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) parameters.eventRecord.event = event;
-  else parameters.eventWait.event = event;
+  if (type == CU_GRAPH_NODE_TYPE_EVENT_RECORD)
+    parameters.eventRecord.event = event;
+  else
+    parameters.eventWait.event = event;
   return parameters;
 }
 

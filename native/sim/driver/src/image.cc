@@ -51,7 +51,8 @@ Image read_container(std::string_view text) {
   text.remove_prefix(kContainerMagic.size());
   while (!text.empty() && text.front() != '\n') {
     size_t digits = 0, size = 0;
-    while (digits < text.size() && text[digits] >= '0' && text[digits] <= '9') size = size * 10 + (text[digits++] - '0');
+    while (digits < text.size() && text[digits] >= '0' && text[digits] <= '9')
+      size = size * 10 + (text[digits++] - '0');
     if (digits == 0 || digits >= text.size() || size > text.size() - digits - 1) {
       image.problems += "the linked image is truncated\n";
       break;
@@ -127,7 +128,8 @@ std::string place(const ptx::SourceLocation& location) {
 CUresult parse_text(const std::string& text, uint32_t compute_capability, Code& code, std::string& log) {
   ptx::ParseResult parsed = ptx::parse(text);
   if (!parsed.ok()) {
-    for (const ptx::Diagnostic& error : parsed.errors) log += place(error.location) + "; error   : " + error.message + "\n";
+    for (const ptx::Diagnostic& error : parsed.errors)
+      log += place(error.location) + "; error   : " + error.message + "\n";
     log += "ptxas fatal   : Ptx assembly aborted due to errors\n";
     return CUDA_ERROR_INVALID_PTX;
   }
@@ -152,9 +154,10 @@ CUresult nothing_to_run(const Image& image, uint32_t compute_capability, std::st
     return CUDA_ERROR_INVALID_IMAGE;
   }
   log += "error   : the image holds " +
-         (image.texts.empty() ? "machine code only; this simulated device runs PTX: compile to PTX, or put the .ptx beside "
-                                "the .cubin\n"
-                              : "no PTX for sm_" + std::to_string(compute_capability) + " or lower\n");
+         (image.texts.empty()
+              ? "machine code only; this simulated device runs PTX: compile to PTX, or put the .ptx beside "
+                "the .cubin\n"
+              : "no PTX for sm_" + std::to_string(compute_capability) + " or lower\n");
   return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
@@ -181,7 +184,11 @@ Image read_image_memory(const void* data) {
   if (std::strncmp(text, kContainerMagic.data(), kContainerMagic.size()) == 0) {
     return read_sized(data, container_size(text));
   }
-  if (std::strncmp(text, "\x7f" "ELF", 4) == 0) return read_sized(data, elf_size(data));
+  if (std::strncmp(text,
+                   "\x7f"
+                   "ELF",
+                   4) == 0)
+    return read_sized(data, elf_size(data));
   if (text[0] != '\0' && text[1] != '\0' && text[2] != '\0') {
     const auto magic = read_at<uint32_t>(data, 0);
     if (magic == kWrapperMagic) return read_image_memory(read_at<const void*>(data, 8));

@@ -18,7 +18,7 @@ struct Image {
     uint32_t architecture = 0;  // 0: written in the text itself
     std::string ptx;
   };
-  std::vector<Text> texts;  // alternatives, one per architecture
+  std::vector<Text> texts;          // alternatives, one per architecture
   std::vector<std::string> linked;  // parts of one module (output of cuLink*); then `texts` is empty
   bool recognised = false;          // some known format
   uint32_t machine_code = 0;        // entries of SASS, which no simulated device runs

@@ -12,8 +12,12 @@ JitOptions::JitOptions(unsigned count, CUjit_option* names, void** values) {
   for (unsigned i = 0; i < count; ++i) {
     void** const value = &values[i];
     switch (names[i]) {
-      case CU_JIT_INFO_LOG_BUFFER: information_.text = static_cast<char*>(*value); break;
-      case CU_JIT_ERROR_LOG_BUFFER: errors_.text = static_cast<char*>(*value); break;
+      case CU_JIT_INFO_LOG_BUFFER:
+        information_.text = static_cast<char*>(*value);
+        break;
+      case CU_JIT_ERROR_LOG_BUFFER:
+        errors_.text = static_cast<char*>(*value);
+        break;
       case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
         information_.size = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(*value));
         information_.size_value = value;
@@ -22,8 +26,11 @@ JitOptions::JitOptions(unsigned count, CUjit_option* names, void** values) {
         errors_.size = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(*value));
         errors_.size_value = value;
         break;
-      case CU_JIT_WALL_TIME: wall_time_ = value; break;
-      default: require(names[i] >= 0 && names[i] < CU_JIT_NUM_OPTIONS);
+      case CU_JIT_WALL_TIME:
+        wall_time_ = value;
+        break;
+      default:
+        require(names[i] >= 0 && names[i] < CU_JIT_NUM_OPTIONS);
     }
   }
 }

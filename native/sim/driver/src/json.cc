@@ -59,13 +59,20 @@ class JsonReader {
     if (++depth_ > 64) error("nested too deeply");
     Json json;
     const char c = peek();
-    if (c == '{') json.value_ = read_object();
-    else if (c == '[') json.value_ = read_array();
-    else if (c == '"') json.value_ = read_string();
-    else if (word("true")) json.value_ = true;
-    else if (word("false")) json.value_ = false;
-    else if (word("null")) json.value_ = nullptr;
-    else json.value_ = read_number();
+    if (c == '{')
+      json.value_ = read_object();
+    else if (c == '[')
+      json.value_ = read_array();
+    else if (c == '"')
+      json.value_ = read_string();
+    else if (word("true"))
+      json.value_ = true;
+    else if (word("false"))
+      json.value_ = false;
+    else if (word("null"))
+      json.value_ = nullptr;
+    else
+      json.value_ = read_number();
     --depth_;
     return json;
   }
@@ -102,9 +109,12 @@ class JsonReader {
       if (c == '\\') {
         if (at_ == text_.size()) break;
         c = text_[at_++];
-        if (c == 'n') c = '\n';
-        else if (c == 't') c = '\t';
-        else if (c != '"' && c != '\\' && c != '/') error("escape not supported");
+        if (c == 'n')
+          c = '\n';
+        else if (c == 't')
+          c = '\t';
+        else if (c != '"' && c != '\\' && c != '/')
+          error("escape not supported");
       }
       out += c;
     }

@@ -36,14 +36,22 @@ class ContextSpace final : public AddressSpace {
 
 CUresult error_of(Fault::Kind kind) {
   switch (kind) {
-    case Fault::Kind::kNone: return CUDA_SUCCESS;
-    case Fault::Kind::kIllegalAddress: return CUDA_ERROR_ILLEGAL_ADDRESS;
-    case Fault::Kind::kMisaligned: return CUDA_ERROR_MISALIGNED_ADDRESS;
-    case Fault::Kind::kTrap: return CUDA_ERROR_LAUNCH_FAILED;
-    case Fault::Kind::kAssert: return CUDA_ERROR_ASSERT;
-    case Fault::Kind::kIllegalInstruction: return CUDA_ERROR_ILLEGAL_INSTRUCTION;
-    case Fault::Kind::kLaunchTimeout: return CUDA_ERROR_LAUNCH_TIMEOUT;
-    case Fault::Kind::kInvalidConfig: return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    case Fault::Kind::kNone:
+      return CUDA_SUCCESS;
+    case Fault::Kind::kIllegalAddress:
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    case Fault::Kind::kMisaligned:
+      return CUDA_ERROR_MISALIGNED_ADDRESS;
+    case Fault::Kind::kTrap:
+      return CUDA_ERROR_LAUNCH_FAILED;
+    case Fault::Kind::kAssert:
+      return CUDA_ERROR_ASSERT;
+    case Fault::Kind::kIllegalInstruction:
+      return CUDA_ERROR_ILLEGAL_INSTRUCTION;
+    case Fault::Kind::kLaunchTimeout:
+      return CUDA_ERROR_LAUNCH_TIMEOUT;
+    case Fault::Kind::kInvalidConfig:
+      return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   }
   return CUDA_ERROR_UNKNOWN;
 }
@@ -82,8 +90,8 @@ VirtualTime KernelTask::run(Execution& execution) const {
                                             shape.dynamic_shared, function.settings.carveout.load());
   const VirtualTime duration = kernel_duration(execution.device, outcome.work, shape.grid, resident);
   if (launch.record_accesses) {
-    record_launch({function.info().name, execution.device.index(), launch.grid_id, launch, parameters, outcome,
-                   duration});
+    record_launch(
+        {function.info().name, execution.device.index(), launch.grid_id, launch, parameters, outcome, duration});
   }
   return duration;
 }

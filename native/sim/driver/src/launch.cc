@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernel launches: checked as the real driver checks them, then submitted with a copy of the parameters.
+#include "launch.h"
+
 #include <cstring>
 
 #include "api.h"
 #include "device.h"
-#include "launch.h"
 #include "report.h"
 #include "roofline.h"
 #include "submit.h"
@@ -18,9 +19,12 @@ std::vector<uint8_t> packed_parameters(const KernelInfo& info, void** extra) {
   const void* buffer = nullptr;
   const size_t* size = nullptr;
   for (size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
-    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = extra[i + 1];
-    else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) size = static_cast<const size_t*>(extra[i + 1]);
-    else fail(CUDA_ERROR_INVALID_VALUE);
+    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+      buffer = extra[i + 1];
+    else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+      size = static_cast<const size_t*>(extra[i + 1]);
+    else
+      fail(CUDA_ERROR_INVALID_VALUE);
   }
   require((buffer != nullptr && size != nullptr) || info.parameter_block_size == 0);
   std::vector<uint8_t> bytes(info.parameter_block_size);
@@ -145,7 +149,8 @@ void record_attribute_events(const std::vector<CUlaunchAttribute>& attributes, S
   for (const CUlaunchAttribute& attribute : attributes) {
     CUevent event = nullptr;
     if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) event = attribute.value.programmaticEvent.event;
-    if (attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) event = attribute.value.launchCompletionEvent.event;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
+      event = attribute.value.launchCompletionEvent.event;
     if (event != nullptr) record_event(event_of(event), stream, 0);
   }
 }
@@ -169,8 +174,8 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDi
                         unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
                         unsigned int sharedMemBytes, CUstream hStream, void** kernelParams, void** extra) {
   return api([&] {
-    const LaunchShape shape{{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, {1, 1, 1},
-                            sharedMemBytes, false};
+    const LaunchShape shape{
+        {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, {1, 1, 1}, sharedMemBytes, false};
     launch(f, shape, hStream, kernelParams, extra, {});
   });
 }
@@ -194,8 +199,8 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned
                                    unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
                                    unsigned int sharedMemBytes, CUstream hStream, void** kernelParams) {
   return api([&] {
-    const LaunchShape shape{{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, {1, 1, 1},
-                            sharedMemBytes, true};
+    const LaunchShape shape{
+        {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, {1, 1, 1}, sharedMemBytes, true};
     launch(f, shape, hStream, kernelParams, nullptr, {});
   });
 }

@@ -56,7 +56,8 @@ bool is_ptx_like(CUjitInputType type) {
 // PTX inputs need no final NUL: the size says where they end.
 Image input_image(CUjitInputType type, const void* data, size_t size) {
   if (type != CU_JIT_INPUT_PTX) return read_image_memory(data);
-  return read_image_memory(std::string(static_cast<const char*>(data), strnlen(static_cast<const char*>(data), size)).c_str());
+  return read_image_memory(
+      std::string(static_cast<const char*>(data), strnlen(static_cast<const char*>(data), size)).c_str());
 }
 
 // An unresolved symbol is found here, as by a real linker, not when the output is loaded.

@@ -31,10 +31,14 @@ std::atomic<T>& word_at(CUdeviceptr address) {
 template <class T>
 bool satisfied(T seen, T wanted, unsigned flags) {
   switch (flags & 3u) {
-    case CU_STREAM_WAIT_VALUE_GEQ: return static_cast<std::make_signed_t<T>>(seen - wanted) >= 0;
-    case CU_STREAM_WAIT_VALUE_EQ: return seen == wanted;
-    case CU_STREAM_WAIT_VALUE_AND: return (seen & wanted) != 0;
-    default: return static_cast<T>(~(seen | wanted)) != 0;  // CU_STREAM_WAIT_VALUE_NOR
+    case CU_STREAM_WAIT_VALUE_GEQ:
+      return static_cast<std::make_signed_t<T>>(seen - wanted) >= 0;
+    case CU_STREAM_WAIT_VALUE_EQ:
+      return seen == wanted;
+    case CU_STREAM_WAIT_VALUE_AND:
+      return (seen & wanted) != 0;
+    default:
+      return static_cast<T>(~(seen | wanted)) != 0;  // CU_STREAM_WAIT_VALUE_NOR
   }
 }
 

@@ -34,9 +34,8 @@ class ModuleVariables final : public GlobalAllocator {
 
  private:
   static bool is_managed(const ptx::Variable& variable) {
-    return std::any_of(variable.attributes.begin(), variable.attributes.end(), [](const std::string& attribute) {
-      return attribute.find("managed") != std::string::npos;
-    });
+    return std::any_of(variable.attributes.begin(), variable.attributes.end(),
+                       [](const std::string& attribute) { return attribute.find("managed") != std::string::npos; });
   }
 
   void place_managed(Memory& memory) {
@@ -101,8 +100,7 @@ Module::Module(Context& context)
 
 Ref<Module> Module::load(Context& context, const Image& image, std::string& log) {
   Ref<Module> module(new Module(context));
-  const CUresult parsed =
-      parse_image(image, context.device().model().compute_capability(), module->code_, log);
+  const CUresult parsed = parse_image(image, context.device().model().compute_capability(), module->code_, log);
   require(parsed == CUDA_SUCCESS, parsed);
   ModuleVariables variables(*module);
   module->program_ = compile(module->code_, variables, context.device(), log);

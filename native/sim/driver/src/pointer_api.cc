@@ -51,40 +51,58 @@ unsigned access_of(const Memory& memory) {
 void read_attribute(const Memory& memory, CUpointer_attribute attribute, CUdeviceptr pointer, void* data) {
   const bool host_visible = memory.is_host() || memory.kind == MemoryKind::kManaged;
   switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT: return put(data, context_of(memory));
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      return put(data, context_of(memory));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return put(data, static_cast<unsigned>(memory.is_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE));
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return put(data, pointer);
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      return put(data, pointer);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       require(host_visible);
       return put(data, pointer);
-    case CU_POINTER_ATTRIBUTE_P2P_TOKENS: return put(data, CUDA_POINTER_ATTRIBUTE_P2P_TOKENS{});
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+      return put(data, CUDA_POINTER_ATTRIBUTE_P2P_TOKENS{});
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
       return put(data, static_cast<unsigned>(memory.kind == MemoryKind::kManaged || memory.synchronous_operations));
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID: return put(data, static_cast<unsigned long long>(memory.id));
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED: return put(data, static_cast<unsigned>(memory.kind == MemoryKind::kManaged));
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return put(data, ordinal_of(memory));
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+      return put(data, static_cast<unsigned long long>(memory.id));
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      return put(data, static_cast<unsigned>(memory.kind == MemoryKind::kManaged));
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return put(data, ordinal_of(memory));
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return put(data, static_cast<unsigned>(memory.kind == MemoryKind::kDevice));
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return put(data, range_of(memory).first);
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return put(data, range_of(memory).second);
-    case CU_POINTER_ATTRIBUTE_MAPPED: return put(data, 1u);
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: return put(data, handle_types_of(memory));
-    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: return put(data, access_of(memory));
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return put(data, pool_of(memory));
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: return put(data, memory.mapping_size);
-    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: return put(data, memory.mapping_begin);
-    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: return put(data, static_cast<unsigned long long>(memory.id));
-    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE: return put(data, 0u);
-    default: fail(CUDA_ERROR_INVALID_VALUE);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      return put(data, range_of(memory).first);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return put(data, range_of(memory).second);
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      return put(data, 1u);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      return put(data, handle_types_of(memory));
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+      return put(data, access_of(memory));
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      return put(data, pool_of(memory));
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+      return put(data, memory.mapping_size);
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+      return put(data, memory.mapping_begin);
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+      return put(data, static_cast<unsigned long long>(memory.id));
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+      return put(data, 0u);
+    default:
+      fail(CUDA_ERROR_INVALID_VALUE);
   }
 }
 
 // What cuPointerGetAttributes leaves for memory that the driver does not know.
 void read_unknown(CUpointer_attribute attribute, void* data) {
   switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return put(data, static_cast<int>(CU_DEVICE_INVALID));
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return put(data, static_cast<int>(CU_DEVICE_INVALID));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
@@ -92,8 +110,10 @@ void read_unknown(CUpointer_attribute attribute, void* data) {
     case CU_POINTER_ATTRIBUTE_MAPPED:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE: return put(data, 0u);
-    case CU_POINTER_ATTRIBUTE_P2P_TOKENS: return put(data, CUDA_POINTER_ATTRIBUTE_P2P_TOKENS{});
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+      return put(data, 0u);
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+      return put(data, CUDA_POINTER_ATTRIBUTE_P2P_TOKENS{});
     default:
       require(attribute >= CU_POINTER_ATTRIBUTE_CONTEXT && attribute <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE);
       return put(data, uint64_t{0});

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pool.h"
-
 #include "api.h"
 #include "capture.h"
 #include "copy.h"
 #include "device.h"
+#include "pool.h"
 #include "report.h"
 #include "submit.h"
 #include "thread_state.h"
@@ -153,8 +152,10 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
   return api([&] {
     require(value != nullptr);
     const uint64_t read = pool_handle(pool).attribute(attr);
-    if (attr <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES) *static_cast<int*>(value) = static_cast<int>(read);
-    else *static_cast<cuuint64_t*>(value) = read;
+    if (attr <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
+      *static_cast<int*>(value) = static_cast<int>(read);
+    else
+      *static_cast<cuuint64_t*>(value) = read;
   });
 }
 

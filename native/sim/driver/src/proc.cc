@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "proc_table.h"
-
 #include <algorithm>
 #include <cstring>
 
 #include "api.h"
 #include "device.h"
+#include "proc_table.h"
 
 namespace tessera::sim {
 namespace {
@@ -18,9 +17,8 @@ struct Search {
 Search search(const char* name, int version, bool per_thread) {
   Search result;
   const ProcEntry* const end = kProcTable + kProcTableSize;
-  const ProcEntry* entry = std::lower_bound(kProcTable, end, name, [](const ProcEntry& e, const char* wanted) {
-    return std::strcmp(e.name, wanted) < 0;
-  });
+  const ProcEntry* entry = std::lower_bound(
+      kProcTable, end, name, [](const ProcEntry& e, const char* wanted) { return std::strcmp(e.name, wanted) < 0; });
   void* plain = nullptr;
   for (; entry != end && std::strcmp(entry->name, name) == 0; ++entry) {
     result.name_known = true;
@@ -33,8 +31,7 @@ Search search(const char* name, int version, bool per_thread) {
 
 CUresult look_up(const char* name, void** function, int version, cuuint64_t flags,
                  CUdriverProcAddressQueryResult* status) {
-  constexpr cuuint64_t kKnownFlags =
-      CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+  constexpr cuuint64_t kKnownFlags = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
   // A minor version newer than ours gets what we have, one from another generation nothing.
   if (name == nullptr || function == nullptr || (flags & ~kKnownFlags) != 0 || flags == kKnownFlags ||
       version / 1000 > kDriverVersion / 1000) {

@@ -60,10 +60,9 @@ void record_launch(const RecordedLaunch& done) {
       "{\"kernel\":" + json_quote(done.kernel) + ",\"pid\":" + std::to_string(getpid()) +
       ",\"device\":" + std::to_string(done.device) + ",\"sequence\":" + std::to_string(done.sequence) +
       ",\"grid\":" + list(done.launch.grid) + ",\"block\":" + list(done.launch.block) +
-      ",\"cluster\":" + list(done.launch.cluster) +
-      ",\"shared\":" + std::to_string(done.launch.dynamic_shared_bytes) + ",\"parameters\":\"" + hex(done.parameters) +
-      "\",\"reads\":" + list(done.outcome.accesses.reads) + ",\"writes\":" + list(done.outcome.accesses.writes) +
-      ",\"picoseconds\":" + std::to_string(done.picoseconds) +
+      ",\"cluster\":" + list(done.launch.cluster) + ",\"shared\":" + std::to_string(done.launch.dynamic_shared_bytes) +
+      ",\"parameters\":\"" + hex(done.parameters) + "\",\"reads\":" + list(done.outcome.accesses.reads) +
+      ",\"writes\":" + list(done.outcome.accesses.writes) + ",\"picoseconds\":" + std::to_string(done.picoseconds) +
       ",\"fault\":" + json_quote(done.outcome.fault.message) + "}\n";
   const std::lock_guard lock(record_mutex);
   for (size_t written = 0; written < line.size();) {

@@ -29,7 +29,9 @@ double compute_share(const DeviceModel& model, const Dim3& grid, uint32_t reside
 VirtualTime kernel_duration(const Device& device, const Work& work, const Dim3& grid, uint32_t resident) {
   const DeviceModel& model = device.model();
   const double share = std::max(compute_share(model, grid, resident), 1e-6);
-  const auto at = [share](uint64_t operations, double rate) { return static_cast<double>(operations) / (rate * share); };
+  const auto at = [share](uint64_t operations, double rate) {
+    return static_cast<double>(operations) / (rate * share);
+  };
   // Vector and matrix units work side by side; within each, kinds of operation share the unit.
   const double vector = at(work.fp32_flops, model.f32) + at(work.fp64_flops, model.f64) +
                         at(work.fp16_flops, model.f16) + at(work.integer_ops, model.f32 / 2);
@@ -74,13 +76,13 @@ uint32_t resident_blocks(const Device& device, const KernelInfo& info, uint32_t 
   const Architecture& architecture = device.architecture();
   if (threads == 0 || threads > info.max_threads_per_block) return 0;
   const uint32_t warps = (threads + kWarp - 1) / kWarp;
-  uint32_t blocks = std::min(architecture.blocks_per_multiprocessor,
-                             architecture.threads_per_multiprocessor / (warps * kWarp));
-  const auto registers = static_cast<uint32_t>(round_up(uint64_t{std::max<uint32_t>(info.registers, 1)} * kWarp,
-                                                        kRegisterUnit));
+  uint32_t blocks =
+      std::min(architecture.blocks_per_multiprocessor, architecture.threads_per_multiprocessor / (warps * kWarp));
+  const auto registers =
+      static_cast<uint32_t>(round_up(uint64_t{std::max<uint32_t>(info.registers, 1)} * kWarp, kRegisterUnit));
   blocks = std::min(blocks, kRegisters / registers / kWarpUnit * kWarpUnit / warps);
-  const uint64_t shared = round_up(info.static_shared_bytes + dynamic_shared, 128) +
-                          architecture.reserved_shared_per_block;
+  const uint64_t shared =
+      round_up(info.static_shared_bytes + dynamic_shared, 128) + architecture.reserved_shared_per_block;
   uint64_t capacity = architecture.shared_per_multiprocessor;
   if (carveout_percent >= 0) capacity = std::max(capacity * static_cast<uint64_t>(carveout_percent) / 100, shared);
   if (info.static_shared_bytes + dynamic_shared > architecture.shared_per_block_optin) return 0;

@@ -13,7 +13,8 @@ class Device;
 
 /// launch overhead + the longest of: each kind of arithmetic at its rate, memory at its
 /// bandwidth, instruction issue; rates shrink where the grid does not fill the device.
-VirtualTime kernel_duration(const Device& device, const Work& work, const Dim3& grid, uint32_t blocks_per_multiprocessor);
+VirtualTime kernel_duration(const Device& device, const Work& work, const Dim3& grid,
+                            uint32_t blocks_per_multiprocessor);
 
 enum class Route : uint8_t { kHostToHost, kHostToDevice, kDeviceToHost, kWithinDevice, kBetweenDevices };
 VirtualTime copy_duration(const Device& source, const Device& destination, Route route, uint64_t bytes);

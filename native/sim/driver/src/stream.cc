@@ -28,7 +28,9 @@ Stream::Stream(Context& context, Kind kind, unsigned flags, int priority)
       kind_(kind),
       flags_(flags),
       priority_(priority),
-      id_(kind == Kind::kLegacy ? 1 : kind == Kind::kPerThread ? 2 : 2 + next_stream_id.fetch_add(1)) {}
+      id_(kind == Kind::kLegacy      ? 1
+          : kind == Kind::kPerThread ? 2
+                                     : 2 + next_stream_id.fetch_add(1)) {}
 
 Stream::~Stream() = default;
 

@@ -66,9 +66,9 @@ class Stream : public Object {
   std::condition_variable ready_;
   std::deque<Ref<Op>> queue_;
   Ref<Op> last_;
-  bool running_ = false;     // some thread is inside execute()
+  bool running_ = false;  // some thread is inside execute()
   bool has_worker_ = false;
-  VirtualTime time_ = 0;     // end of the last executed operation; owned by who is running
+  VirtualTime time_ = 0;  // end of the last executed operation; owned by who is running
 };
 
 /// The stream a handle names, default streams included, in the current context where it needs one.

@@ -34,14 +34,15 @@ CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int 
   return api([&] {
     Context& context = current_context();
     require(phStream != nullptr && (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) == 0);
-    Ref<Stream> stream(
-        new Stream(context, Stream::Kind::kCreated, flags, std::clamp(priority, kGreatestPriority, 0)));
+    Ref<Stream> stream(new Stream(context, Stream::Kind::kCreated, flags, std::clamp(priority, kGreatestPriority, 0)));
     context.add_stream(*stream);
     *phStream = to_handle<CUstream>(stream.detach());
   });
 }
 
-CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) { return cuStreamCreateWithPriority(phStream, Flags, 0); }
+CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) {
+  return cuStreamCreateWithPriority(phStream, Flags, 0);
+}
 
 CUresult cuStreamDestroy_v2(CUstream hStream) {
   return api([&] {

@@ -36,8 +36,8 @@ class KernelTask final : public Task {
 struct CopySide {
   uint64_t address = 0;
   uint64_t pitch = 0, slice = 0;
-  int device = -1;         // -1: host
-  bool pageable = false;   // host memory that the driver does not know
+  int device = -1;           // -1: host
+  bool pageable = false;     // host memory that the driver does not know
   bool synchronous = false;  // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
 };
 

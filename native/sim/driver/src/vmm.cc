@@ -14,7 +14,7 @@ namespace tessera::sim {
 namespace {
 
 struct Reservations {
-  std::mutex mutex;  // held across a whole VMM call: they exclude each other
+  std::mutex mutex;                     // held across a whole VMM call: they exclude each other
   std::map<uint64_t, uint64_t> ranges;  // begin -> size
 };
 
@@ -24,8 +24,8 @@ Reservations& reservations() {
 }
 
 void* map_nothing(uint64_t address, uint64_t size, int flags) {
-  return mmap(reinterpret_cast<void*>(address), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1,
-              0);
+  return mmap(reinterpret_cast<void*>(address), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags,
+              -1, 0);
 }
 
 uint64_t reserve_at(uint64_t wanted, uint64_t size) {
@@ -142,8 +142,7 @@ void vmm_map(uint64_t address, uint64_t size, PhysicalMemory& physical) {
   memory->device = physical.device();
   memory->physical = Ref<PhysicalMemory>::share(&physical);
   address_map().insert(memory);
-  void* const got =
-      mmap(reinterpret_cast<void*>(address), size, PROT_NONE, MAP_SHARED | MAP_FIXED, physical.file(), 0);
+  void* const got = mmap(reinterpret_cast<void*>(address), size, PROT_NONE, MAP_SHARED | MAP_FIXED, physical.file(), 0);
   if (got == MAP_FAILED) {
     address_map().erase(memory);
     fail(CUDA_ERROR_OUT_OF_MEMORY);

@@ -8,7 +8,6 @@
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 
-
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -52,8 +51,8 @@ extern const char* const kBasicPtx;
 
 }  // namespace conformance
 
-#define SECTION(name)                                                          \
-  static void section_##name();                                                \
+#define SECTION(name)                                                            \
+  static void section_##name();                                                  \
   static const ::conformance::Registrar registrar_##name(#name, section_##name); \
   static void section_##name()
 #define R(key, call) ::conformance::result(key, (call))

@@ -204,8 +204,8 @@ SECTION(no_context_thread) {
   std::thread([&] {
     void* arguments[] = {&data};
     R("launch function", cuLaunchKernel(add, 1, 1, 1, 32, 1, 1, 0, stream, arguments, nullptr));
-    R("launch kernel", cuLaunchKernel(reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 32, 1, 1, 0, stream, arguments,
-                                      nullptr));
+    R("launch kernel",
+      cuLaunchKernel(reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 32, 1, 1, 0, stream, arguments, nullptr));
     R("launch null stream", cuLaunchKernel(add, 1, 1, 1, 32, 1, 1, 0, nullptr, arguments, nullptr));
     R("event record", cuEventRecord(event, stream));
     R("event query", cuEventSynchronize(event));
@@ -378,7 +378,7 @@ SECTION(proc_address) {
     const CUresult code = cuGetProcAddress_v2(query.name, &got, query.version, query.flags, &found);
     const std::string key =
         std::string(query.name) + " " + std::to_string(query.version) + " flags " + std::to_string(query.flags);
-    line(key.c_str(), error_name(code) + (got == query.want ? " as wanted" : " other") + " status " +
-                          std::to_string(found));
+    line(key.c_str(),
+         error_name(code) + (got == query.want ? " as wanted" : " other") + " status " + std::to_string(found));
   }
 }

@@ -131,8 +131,8 @@ SECTION(host_alloc) {
 SECTION(host_register) {
   start();
   static const size_t kPage = 4096;
-  char* memory = static_cast<char*>(
-      mmap(nullptr, 64 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  char* memory =
+      static_cast<char*>(mmap(nullptr, 64 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   unsigned flags = 99;
   R("four bytes", cuMemHostRegister_v2(memory + 100, 4, 0));
   R("flags at", cuMemHostGetFlags(&flags, memory + 100));

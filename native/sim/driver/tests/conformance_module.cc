@@ -113,7 +113,8 @@ SECTION(modules) {
   R("is loaded", cuFuncIsLoaded(&state, function));
   R("load", cuFuncLoad(function));
   int blocks = -1;
-  R("occupancy", cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, ::conformance::function(module, "empty"), 128, 0));
+  R("occupancy",
+    cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, ::conformance::function(module, "empty"), 128, 0));
   number("occupancy blocks", blocks);
   R("occupancy 1024", cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 1024, 0));
   number("occupancy 1024 blocks", blocks);
@@ -139,8 +140,8 @@ SECTION(libraries) {
   R("load", cuLibraryLoadData(&library, kBasicPtx, nullptr, nullptr, 0, nullptr, nullptr, 0));
   CUlibrary broken = nullptr;
   R("load broken", cuLibraryLoadData(&broken, "garbage", nullptr, nullptr, 0, nullptr, nullptr, 0));
-  R("load newer", cuLibraryLoadData(&broken, (header("8.7", "sm_120") + ".visible .entry k() { ret; }\n").c_str(), nullptr,
-                                    nullptr, 0, nullptr, nullptr, 0));
+  R("load newer", cuLibraryLoadData(&broken, (header("8.7", "sm_120") + ".visible .entry k() { ret; }\n").c_str(),
+                                    nullptr, nullptr, 0, nullptr, nullptr, 0));
   R("load null", cuLibraryLoadData(&broken, nullptr, nullptr, nullptr, 0, nullptr, nullptr, 0));
   R("load file", cuLibraryLoadFromFile(&broken, "/nonexistent", nullptr, nullptr, 0, nullptr, nullptr, 0));
   CUkernel kernel = nullptr;
@@ -167,8 +168,7 @@ SECTION(libraries) {
   R("kernel attribute", cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel, device));
   R("kernel set attribute",
     cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100000, kernel, device));
-  R("function attribute after",
-    cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, function));
+  R("function attribute after", cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, function));
   number("function attribute value", value);
   size_t offset = 0, bytes = 0;
   R("kernel parameter", cuKernelGetParamInfo(kernel, 1, &offset, &bytes));
@@ -193,7 +193,8 @@ SECTION(linker) {
   start();
   CUlinkState state = nullptr;
   R("create", cuLinkCreate_v2(0, nullptr, nullptr, &state));
-  const std::string part = header("7.0", "sm_80") + ".extern .func other();\n.visible .entry k() { call other; ret; }\n";
+  const std::string part =
+      header("7.0", "sm_80") + ".extern .func other();\n.visible .entry k() { call other; ret; }\n";
   const std::string rest = header("7.0", "sm_80") + ".visible .func other() { ret; }\n";
   R("add", cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, const_cast<char*>(part.c_str()), part.size() + 1, "a", 0, nullptr,
                             nullptr));

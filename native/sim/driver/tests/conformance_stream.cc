@@ -219,16 +219,19 @@ SECTION(host_functions) {
   start();
   CUstream stream = new_stream();
   static CUresult inside[4];
-  R("launch", cuLaunchHostFunc(stream, [](void* data) {
-      auto* results = static_cast<CUresult*>(data);
-      CUdeviceptr pointer = 0;
-      results[0] = cuMemAlloc_v2(&pointer, 16);
-      CUcontext context = nullptr;
-      results[1] = cuCtxGetCurrent(&context);
-      int count = 0;
-      results[2] = cuDeviceGetCount(&count);
-      results[3] = cuStreamQuery(nullptr);
-    }, inside));
+  R("launch", cuLaunchHostFunc(
+                  stream,
+                  [](void* data) {
+                    auto* results = static_cast<CUresult*>(data);
+                    CUdeviceptr pointer = 0;
+                    results[0] = cuMemAlloc_v2(&pointer, 16);
+                    CUcontext context = nullptr;
+                    results[1] = cuCtxGetCurrent(&context);
+                    int count = 0;
+                    results[2] = cuDeviceGetCount(&count);
+                    results[3] = cuStreamQuery(nullptr);
+                  },
+                  inside));
   R("sync", cuStreamSynchronize(stream));
   R("alloc inside", inside[0]);
   R("current inside", inside[1]);
@@ -238,10 +241,13 @@ SECTION(host_functions) {
   static CUresult status = CUDA_ERROR_UNKNOWN;
   static bool same = false;
   static CUstream wanted = stream;
-  R("callback", cuStreamAddCallback(stream, [](CUstream given, CUresult code, void*) {
-      status = code;
-      same = given == wanted;
-    }, nullptr, 0));
+  R("callback", cuStreamAddCallback(
+                    stream,
+                    [](CUstream given, CUresult code, void*) {
+                      status = code;
+                      same = given == wanted;
+                    },
+                    nullptr, 0));
   R("callback flags", cuStreamAddCallback(stream, [](CUstream, CUresult, void*) {}, nullptr, 1));
   R("callback null", cuStreamAddCallback(stream, nullptr, nullptr, 0));
   R("sync 2", cuStreamSynchronize(stream));

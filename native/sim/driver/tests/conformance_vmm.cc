@@ -179,7 +179,8 @@ SECTION(vmm_share) {
                                                     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
   int pipes[2] = {-1, -1};
   if (pipe(pipes) != 0) return;
-  R("import foreign", cuMemImportFromShareableHandle(&imported, reinterpret_cast<void*>(static_cast<intptr_t>(pipes[0])),
-                                                     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  R("import foreign",
+    cuMemImportFromShareableHandle(&imported, reinterpret_cast<void*>(static_cast<intptr_t>(pipes[0])),
+                                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
   R("import fabric", cuMemImportFromShareableHandle(&imported, nullptr, CU_MEM_HANDLE_TYPE_FABRIC));
 }

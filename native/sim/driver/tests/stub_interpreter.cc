@@ -123,7 +123,8 @@ class StubProgram final : public Program {
   void add(const ptx::Function& function, const std::vector<const ptx::Module*>& modules) {
     for (const ptx::Instruction& instruction : function.instructions) {
       if (instruction.opcode == "frobnicate") {
-        throw LoadError(LoadError::Reason::kUnsupportedInstruction, "Not a name of any known instruction: 'frobnicate'");
+        throw LoadError(LoadError::Reason::kUnsupportedInstruction,
+                        "Not a name of any known instruction: 'frobnicate'");
       }
     }
     if (function.is_declaration) {
@@ -132,7 +133,8 @@ class StubProgram final : public Program {
           return other.name == function.name && !other.is_declaration;
         });
       });
-      if (!defined) throw LoadError(LoadError::Reason::kUnresolvedSymbol, "Unresolved extern function '" + function.name + "'");
+      if (!defined)
+        throw LoadError(LoadError::Reason::kUnresolvedSymbol, "Unresolved extern function '" + function.name + "'");
     } else if (function.is_entry) {
       names_.push_back(function.name);
       kernels_.emplace(function.name, StubKernel(function));

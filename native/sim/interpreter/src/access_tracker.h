@@ -26,7 +26,8 @@ class PagedBitmap {
   explicit PagedBitmap(size_t max_pages) : max_pages_(max_pages) {}
   TS_INLINE u64* page(u64 number) {
     Slot& slot = cache_[number % kSlots];
-    if (slot.number != number) [[unlikely]] fill(slot, number);
+    if (slot.number != number) [[unlikely]]
+      fill(slot, number);
     return slot.page->words;
   }
   const auto& pages() const { return pages_; }
@@ -67,7 +68,8 @@ class AccessTracker {
     } else {
       touch_sectors_slowly(first, last);
     }
-    if (record_) [[unlikely]] record_bytes(begin, end, direction);
+    if (record_) [[unlikely]]
+      record_bytes(begin, end, direction);
   }
   TS_INLINE void mark_sectors(u64 first, u64 last) {  // both in one word
     u64& word = sectors_.page(first / kSectorsPerPage)[first % kSectorsPerPage / 64];
@@ -81,7 +83,8 @@ class AccessTracker {
   bool record_;
   u64 sectors_touched_ = 0;
   PagedBitmap<kSectorsPerPage / 64> sectors_{kMaxSectorPages};
-  PagedBitmap<kBytesPerPage / 64> bytes_[2] = {PagedBitmap<kBytesPerPage / 64>{~size_t{0}}, PagedBitmap<kBytesPerPage / 64>{~size_t{0}}};  // read, written
+  PagedBitmap<kBytesPerPage / 64> bytes_[2] = {PagedBitmap<kBytesPerPage / 64>{~size_t{0}},
+                                               PagedBitmap<kBytesPerPage / 64>{~size_t{0}}};  // read, written
 };
 
 }  // namespace tessera::sim

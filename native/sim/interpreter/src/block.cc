@@ -6,13 +6,16 @@
 
 namespace tessera::sim {
 
-BlockRunner::BlockRunner(const LoadedKernel& kernel, const Launch& launch, MemoryGate& memory, LaunchServices& services, LaunchTally& tally) {
+BlockRunner::BlockRunner(const LoadedKernel& kernel, const Launch& launch, MemoryGate& memory, LaunchServices& services,
+                         LaunchTally& tally) {
   const u32 threads = launch.block.x * launch.block.y * launch.block.z;
-  context.shared_bytes = launch.dynamic_shared_bytes == 0 ? kernel.info().static_shared_bytes : kernel.dynamic_shared_base + launch.dynamic_shared_bytes;
+  context.shared_bytes = launch.dynamic_shared_bytes == 0 ? kernel.info().static_shared_bytes
+                                                          : kernel.dynamic_shared_base + launch.dynamic_shared_bytes;
   context.dynamic_shared_base = kernel.dynamic_shared_base;
   context.dynamic_shared_bytes = launch.dynamic_shared_bytes;
   const Dim3 cluster_dims = launch.cluster;
-  const u32 block[3] = {launch.block.x, launch.block.y, launch.block.z}, grid[3] = {launch.grid.x, launch.grid.y, launch.grid.z};
+  const u32 block[3] = {launch.block.x, launch.block.y, launch.block.z},
+            grid[3] = {launch.grid.x, launch.grid.y, launch.grid.z};
   const u32 shape[3] = {cluster_dims.x, cluster_dims.y, cluster_dims.z};
   for (int k = 0; k < 3; ++k) {
     context.ntid[k] = block[k];
@@ -54,7 +57,9 @@ void BlockRunner::begin(const Dim3& index, ClusterState* state) {
     context.cluster_id[k] = at[k] / context.cluster_nctaid[k];
     linear = linear * context.nctaid[k] + at[k];
   }
-  context.cluster_rank = context.cluster_ctaid[0] + context.cluster_nctaid[0] * (context.cluster_ctaid[1] + context.cluster_nctaid[1] * context.cluster_ctaid[2]);
+  context.cluster_rank =
+      context.cluster_ctaid[0] +
+      context.cluster_nctaid[0] * (context.cluster_ctaid[1] + context.cluster_nctaid[1] * context.cluster_ctaid[2]);
   context.sm_id = static_cast<u32>(linear % context.sm_count);
   // Undefined on the hardware; zeros make a run repeatable.
   std::memset(context.shared, 0, context.shared_bytes);
@@ -92,7 +97,8 @@ void BlockRunner::arrive(u32 id, const BarrierState& arrival) {
 void BlockRunner::check(u32 id) {
   const BarrierState& barrier = barriers_[id];
   if (barrier.warps == 0) return;
-  const bool complete = barrier.expected != 0 ? barrier.warps * kLanes >= barrier.expected : barrier.warps >= live_warps_;
+  const bool complete =
+      barrier.expected != 0 ? barrier.warps * kLanes >= barrier.expected : barrier.warps >= live_warps_;
   if (!complete) return;
   const BarrierState ended = barrier;
   barriers_[id] = BarrierState{};

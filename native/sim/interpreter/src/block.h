@@ -15,9 +15,9 @@ constexpr u32 kBarriers = 16;
 
 /// One of a block's barriers, in its current phase.
 struct BarrierState {
-  u32 warps = 0;      // that have arrived
-  u32 expected = 0;   // threads, where a count was given; 0: every warp that still runs
-  u32 population = 0; // lanes whose predicate holds
+  u32 warps = 0;       // that have arrived
+  u32 expected = 0;    // threads, where a count was given; 0: every warp that still runs
+  u32 population = 0;  // lanes whose predicate holds
   bool all = true, any = false;
 };
 
@@ -34,7 +34,8 @@ struct ClusterState {
 
 class BlockRunner {
  public:
-  BlockRunner(const LoadedKernel& kernel, const Launch& launch, MemoryGate& memory, LaunchServices& services, LaunchTally& tally);
+  BlockRunner(const LoadedKernel& kernel, const Launch& launch, MemoryGate& memory, LaunchServices& services,
+              LaunchTally& tally);
 
   /// Makes the block with this index resident; the last one must have ended.
   void begin(const Dim3& index, ClusterState* cluster);

@@ -52,7 +52,8 @@ Join* WarpRunner::new_join() {
 void WarpRunner::reserve_local(u32 bytes, const MicroOp* op) {
   bytes = align16(bytes);
   if (bytes <= warp_.local_bytes) return;
-  if (bytes > kMaxLocalBytes) throw FaultError{Fault::Kind::kIllegalAddress, "the stack of local memory is full (512 KiB per thread)", op, -1};
+  if (bytes > kMaxLocalBytes)
+    throw FaultError{Fault::Kind::kIllegalAddress, "the stack of local memory is full (512 KiB per thread)", op, -1};
   const u32 size = std::min(std::max(bytes, warp_.local_bytes * 2), kMaxLocalBytes);
   AlignedBytes grown = allocate_aligned(size_t{size} * kLanes);
   for (u32 lane = 0; lane < kLanes && warp_.local_bytes != 0; ++lane) {
@@ -78,7 +79,8 @@ void WarpRunner::pass(const Passed& from, const Frame& from_frame, const Passed&
 void WarpRunner::enter(const CallSite& site, Frame* caller, u32 callee, u32 mask, Join* back, const MicroOp& op) {
   const Function& function = function_at(callee);
   if (site.arguments.size() != function.formals.size() || site.results.size() > function.results.size()) {
-    raise_fault(Fault::Kind::kIllegalInstruction, "a call passes another number of arguments than the function takes", op, -1);
+    raise_fault(Fault::Kind::kIllegalInstruction, "a call passes another number of arguments than the function takes",
+                op, -1);
   }
   if (caller->depth + 1 > kMaxDepth) raise_fault(Fault::Kind::kIllegalAddress, "calls are nested too deeply", op, -1);
   Frame* frame = new_frame(function);
@@ -88,7 +90,8 @@ void WarpRunner::enter(const CallSite& site, Frame* caller, u32 callee, u32 mask
   frame->local_base = caller->local_base + align16(caller->function->local_bytes);
   frame->lanes = mask;
   reserve_local(frame->local_base + function.local_bytes, &op);
-  for (size_t k = 0; k < site.arguments.size(); ++k) pass(site.arguments[k], *caller, function.formals[k], *frame, mask);
+  for (size_t k = 0; k < site.arguments.size(); ++k)
+    pass(site.arguments[k], *caller, function.formals[k], *frame, mask);
   splits_.push_back({Split::State::kRunnable, frame, back, 0, mask, false, 0});
 }
 
@@ -118,7 +121,8 @@ void WarpRunner::call(size_t index, Frame* frame, const Segment& segment, const 
 
 void WarpRunner::leave(size_t index, Frame* frame, u32 mask, Join* join) {
   const Function& function = *frame->function;
-  for (size_t k = 0; k < frame->call->results.size(); ++k) pass(function.results[k], *frame, frame->call->results[k], *frame->caller, mask);
+  for (size_t k = 0; k < frame->call->results.size(); ++k)
+    pass(function.results[k], *frame, frame->call->results[k], *frame->caller, mask);
   Join* back = join;
   while (back->segment != kNoSegment) back = back->parent;
   drop(index);

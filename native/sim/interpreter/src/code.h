@@ -20,18 +20,18 @@ constexpr u32 kNoOp = 0xffffffffu;
 
 struct Segment {
   enum class End : u8 {
-    kNext,            // falls into `next`
-    kBranch,          // lanes where the guard of the end operation holds go to `target`, the others to `next`
-    kSwitch,          // r[0] of the end operation indexes switches[detail]
-    kCall,            // calls[detail]
+    kNext,    // falls into `next`
+    kBranch,  // lanes where the guard of the end operation holds go to `target`, the others to `next`
+    kSwitch,  // r[0] of the end operation indexes switches[detail]
+    kCall,    // calls[detail]
     kReturn,
     kExit,
-    kWarpSync,        // the end operation is run once every lane of its member mask is there
-    kWarpBarrier,     // lanes wait for each other, wherever in the code they are
-    kBlockBarrier,    // barriers[detail]
+    kWarpSync,      // the end operation is run once every lane of its member mask is there
+    kWarpBarrier,   // lanes wait for each other, wherever in the code they are
+    kBlockBarrier,  // barriers[detail]
     kClusterArrive,
     kClusterWait,
-    kYield,           // the end operation is run, then other warps may go first
+    kYield,  // the end operation is run, then other warps may go first
   };
   u32 first = 0, count = 0;  // operations before the end
   u32 end_op = kNoOp;        // the operation that belongs to the end
@@ -39,7 +39,7 @@ struct Segment {
   u32 reconverge = kNoSegment;  // where lanes that part here meet again; kNoSegment: at the return
   u32 detail = 0;
   End end = End::kNext;
-  u32 plain_ops = 0;         // operations without a guard, the end included
+  u32 plain_ops = 0;                                          // operations without a guard, the end included
   std::array<u32, kLaneCostKinds> lane_costs{};               // of those, per lane
   std::array<u32, kCostKinds - kLaneCostKinds> warp_costs{};  // of those, per warp
 };
@@ -47,13 +47,13 @@ struct Segment {
 /// A value passed to or from a function: bytes of the frame's local memory, or a register.
 struct Passed {
   bool in_memory = false;
-  u32 offset = 0;   // in the frame's local memory
-  u32 ref = 0;      // register (or constant) slot
+  u32 offset = 0;  // in the frame's local memory
+  u32 ref = 0;     // register (or constant) slot
   u32 bytes = 0;
 };
 
 struct CallSite {
-  u32 callee = 0xffffffffu;       // function index; else r[0] of the end operation holds a function pointer
+  u32 callee = 0xffffffffu;  // function index; else r[0] of the end operation holds a function pointer
   std::vector<Passed> arguments, results;
 };
 
@@ -69,15 +69,15 @@ struct Function {
   u32 index = 0;
   bool is_entry = false;
   std::vector<MicroOp> ops;
-  std::vector<u32> lines;           // of each operation
-  std::unique_ptr<u32[]> refs;      // what MicroOp::r points into
+  std::vector<u32> lines;       // of each operation
+  std::unique_ptr<u32[]> refs;  // what MicroOp::r points into
   std::vector<Segment> segments;
   std::vector<CallSite> calls;
   std::vector<std::vector<u32>> switches;
   std::vector<BlockBarrier> barriers;
   std::vector<Passed> formals, results;
-  u32 frame_bytes = 0;              // registers
-  u32 local_bytes = 0;              // of each lane
+  u32 frame_bytes = 0;  // registers
+  u32 local_bytes = 0;  // of each lane
   u32 register_estimate = 0;
 };
 

@@ -14,8 +14,8 @@ class Heap {
   static constexpr u64 kBytes = u64{8} << 20;  // the default limit of the hardware's runtime
 
   explicit Heap(u64 begin, u64 bytes) { free_[begin] = bytes; }
-  u64 allocate(u64 bytes);      // 0 when there is no room
-  bool release(u64 address);    // false when the address was never given out
+  u64 allocate(u64 bytes);    // 0 when there is no room
+  bool release(u64 address);  // false when the address was never given out
 
  private:
   std::mutex mutex_;

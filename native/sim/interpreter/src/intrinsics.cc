@@ -124,24 +124,43 @@ class Formatter {
   void convert(char c, std::string spec, bool wide, int narrow, std::string& out) {
     ++count_;
     switch (c) {
-      case 'd': case 'i': {
+      case 'd':
+      case 'i': {
         s64 value = wide ? next<s64>() : next<s32>();
         if (narrow == 1) value = static_cast<s16>(value);
         if (narrow >= 2) value = static_cast<s8>(value);
         append(out, spec + PRId64, value);
         return;
       }
-      case 'u': case 'o': case 'x': case 'X': {
+      case 'u':
+      case 'o':
+      case 'x':
+      case 'X': {
         u64 value = wide ? next<u64>() : next<u32>();
         if (narrow == 1) value = static_cast<u16>(value);
         if (narrow >= 2) value = static_cast<u8>(value);
         append(out, spec + "l" + c, value);
         return;
       }
-      case 'c': append(out, spec + c, static_cast<int>(next<s32>())); return;
-      case 'p': append(out, spec + c, reinterpret_cast<void*>(next<u64>())); return;
-      case 's': append(out, spec + c, read_string(warp_, op_, lane_, next<u64>()).c_str()); return;
-      case 'e': case 'E': case 'f': case 'F': case 'g': case 'G': case 'a': case 'A': append(out, spec + c, next<f64>()); return;
+      case 'c':
+        append(out, spec + c, static_cast<int>(next<s32>()));
+        return;
+      case 'p':
+        append(out, spec + c, reinterpret_cast<void*>(next<u64>()));
+        return;
+      case 's':
+        append(out, spec + c, read_string(warp_, op_, lane_, next<u64>()).c_str());
+        return;
+      case 'e':
+      case 'E':
+      case 'f':
+      case 'F':
+      case 'g':
+      case 'G':
+      case 'a':
+      case 'A':
+        append(out, spec + c, next<f64>());
+        return;
       default:
         --count_;
         out += spec + c;
@@ -168,7 +187,9 @@ void print(Warp& w, const MicroOp& op, u32 mask) {
 
 void allocate(Warp& w, const MicroOp& op, u32 mask) {
   for (int lane = 0; lane < kLanes; ++lane) {
-    if ((mask >> lane & 1) != 0) set_result<u64>(w, op, lane, w.services->heap == nullptr ? 0 : w.services->heap->allocate(argument<u64>(w, op, lane, 0)));
+    if ((mask >> lane & 1) != 0)
+      set_result<u64>(w, op, lane,
+                      w.services->heap == nullptr ? 0 : w.services->heap->allocate(argument<u64>(w, op, lane, 0)));
   }
 }
 
@@ -189,9 +210,10 @@ void assert_fail(Warp& w, const MicroOp& op, u32 mask) {
   const u32 line = argument<u32>(w, op, lane, 2);
   const std::string function = read_string(w, op, lane, argument<u64>(w, op, lane, 3));
   char place[160];
-  std::snprintf(place, sizeof place, "block: [%u,%u,%u], thread: [%u,%u,%u]", w.block->ctaid[0], w.block->ctaid[1], w.block->ctaid[2],
-                w.tid[0][lane], w.tid[1][lane], w.tid[2][lane]);
-  const std::string text = file + ":" + std::to_string(line) + ": " + function + ": " + place + " Assertion `" + message + "` failed.";
+  std::snprintf(place, sizeof place, "block: [%u,%u,%u], thread: [%u,%u,%u]", w.block->ctaid[0], w.block->ctaid[1],
+                w.block->ctaid[2], w.tid[0][lane], w.tid[1][lane], w.tid[2][lane]);
+  const std::string text =
+      file + ":" + std::to_string(line) + ": " + function + ": " + place + " Assertion `" + message + "` failed.";
   w.services->printf_output += text + "\n";
   throw FaultError{Fault::Kind::kAssert, text, &op, lane};
 }
@@ -199,7 +221,7 @@ void assert_fail(Warp& w, const MicroOp& op, u32 mask) {
 void trap(Warp&, const MicroOp& op, u32 mask) { raise_fault(Fault::Kind::kTrap, "trap", op, __builtin_ctz(mask)); }
 
 constexpr OpEntry kEntries[] = {
-    {op_key(Op::kPrintf), &print}, {op_key(Op::kMalloc), &allocate}, {op_key(Op::kFree), &release},
+    {op_key(Op::kPrintf), &print},           {op_key(Op::kMalloc), &allocate}, {op_key(Op::kFree), &release},
     {op_key(Op::kAssertFail), &assert_fail}, {op_key(Op::kTrap), &trap},
 };
 

@@ -27,7 +27,11 @@ struct Unit {
 class Grid {
  public:
   Grid(const LoadedKernel& kernel, const Launch& launch, const AddressSpace& memory, LaunchOutcome& outcome)
-      : kernel_(kernel), launch_(launch), outcome_(outcome), gate_(memory, launch.record_accesses), tally_(kernel.program()) {
+      : kernel_(kernel),
+        launch_(launch),
+        outcome_(outcome),
+        gate_(memory, launch.record_accesses),
+        tally_(kernel.program()) {
     services_.heap = kernel.program().heap.get();
     const u64 budget = launch.step_budget == 0 ? kDefaultStepBudget : launch.step_budget;
     budget_ = budget;
@@ -43,7 +47,8 @@ class Grid {
     } catch (const FaultError& error) {
       outcome_.fault = describe(error);
     } catch (const std::bad_alloc&) {
-      outcome_.fault = {Fault::Kind::kInvalidConfig, "kernel '" + kernel_.info().name + "': the host has no memory for the resident blocks"};
+      outcome_.fault = {Fault::Kind::kInvalidConfig,
+                        "kernel '" + kernel_.info().name + "': the host has no memory for the resident blocks"};
     }
     finish();
   }
@@ -68,7 +73,8 @@ class Grid {
     unit.state = ClusterState{};
     unit.state.live = static_cast<u32>(unit.blocks.size()) * launch_.block.x * launch_.block.y * launch_.block.z;
     for (u32 rank = 0; rank < unit.blocks.size(); ++rank) {
-      const Dim3 index{at[0] * shape.x + rank % shape.x, at[1] * shape.y + rank / shape.x % shape.y, at[2] * shape.z + rank / (shape.x * shape.y)};
+      const Dim3 index{at[0] * shape.x + rank % shape.x, at[1] * shape.y + rank / shape.x % shape.y,
+                       at[2] * shape.z + rank / (shape.x * shape.y)};
       unit.blocks[rank]->begin(index, &unit.state);
     }
   }
@@ -81,7 +87,9 @@ class Grid {
     };
     admit();
     while (launch_.cooperative && next_ < total_) admit();
-    const u64 turn = launch_.cooperative || launch_.cluster.x * launch_.cluster.y * launch_.cluster.z > 1 ? kCooperativeTurn : kBlockTurn;
+    const u64 turn = launch_.cooperative || launch_.cluster.x * launch_.cluster.y * launch_.cluster.z > 1
+                         ? kCooperativeTurn
+                         : kBlockTurn;
     while (!resident.empty()) {
       for (size_t u = 0; u < resident.size();) {
         if (!run_unit(*resident[u], turn)) {
@@ -109,8 +117,11 @@ class Grid {
         any_ran = any_ran || progress != BlockRunner::Progress::kStuck;
       }
       if (all_done) return true;
-      if (!any_ran) throw FaultError{Fault::Kind::kLaunchTimeout, "deadlock: " + running_->describe_waits(), nullptr, -1};
-      if (steps_ > budget_) throw FaultError{Fault::Kind::kLaunchTimeout, "more than " + std::to_string(budget_) + " warp instructions", nullptr, -1};
+      if (!any_ran)
+        throw FaultError{Fault::Kind::kLaunchTimeout, "deadlock: " + running_->describe_waits(), nullptr, -1};
+      if (steps_ > budget_)
+        throw FaultError{Fault::Kind::kLaunchTimeout, "more than " + std::to_string(budget_) + " warp instructions",
+                         nullptr, -1};
       if (steps_ > stop) return false;
     }
   }
@@ -126,13 +137,17 @@ class Grid {
     }
     if (running_ != nullptr) text += ", block " + triple(running_->context.ctaid);
     if (warp != nullptr && error.op != nullptr) {
-      const int lane = error.lane >= 0 ? error.lane : warp->running_mask() != 0 ? __builtin_ctz(warp->running_mask()) : 0;
+      const int lane = error.lane >= 0             ? error.lane
+                       : warp->running_mask() != 0 ? __builtin_ctz(warp->running_mask())
+                                                   : 0;
       const u32 thread[3] = {warp->warp_.tid[0][lane], warp->warp_.tid[1][lane], warp->warp_.tid[2][lane]};
       text += ", thread " + triple(thread);
     }
     return {error.kind, text + ": " + error.what};
   }
-  static std::string triple(const u32* v) { return "(" + std::to_string(v[0]) + "," + std::to_string(v[1]) + "," + std::to_string(v[2]) + ")"; }
+  static std::string triple(const u32* v) {
+    return "(" + std::to_string(v[0]) + "," + std::to_string(v[1]) + "," + std::to_string(v[2]) + ")";
+  }
 
   void finish() {
     Work& work = outcome_.work;
@@ -142,7 +157,8 @@ class Grid {
     work.lane_instructions = tally_.guarded_lanes;
     for (size_t f = 0; f < tally_.segments.size(); ++f) {
       const Function& function = *kernel_.program().functions[f];
-      for (size_t s = 0; s < tally_.segments[f].size(); ++s) add_segment(function.segments[s], tally_.segments[f][s], work, costs);
+      for (size_t s = 0; s < tally_.segments[f].size(); ++s)
+        add_segment(function.segments[s], tally_.segments[f][s], work, costs);
     }
     work.integer_ops = costs[kCostInteger];
     work.fp32_flops = costs[kCostF32];
@@ -181,17 +197,26 @@ class Grid {
 /// Empty when the launch can run.
 std::string check(const KernelInfo& info, const Launch& launch) {
   const auto product = [](const Dim3& d) { return u64{d.x} * d.y * d.z; };
-  if (product(launch.grid) == 0 || product(launch.block) == 0 || product(launch.cluster) == 0) return "a dimension of the grid, block or cluster is zero";
+  if (product(launch.grid) == 0 || product(launch.block) == 0 || product(launch.cluster) == 0)
+    return "a dimension of the grid, block or cluster is zero";
   if (launch.grid.x > 0x7fffffffu || launch.grid.y > 65535 || launch.grid.z > 65535) return "the grid is too large";
-  if (launch.block.x > 1024 || launch.block.y > 1024 || launch.block.z > 64 || product(launch.block) > 1024) return "the block is too large";
-  if (product(launch.block) > info.max_threads_per_block) return "the block has more threads than the kernel allows (.maxntid)";
-  if (info.required_threads[0] != 0 && (launch.block.x != info.required_threads[0] || launch.block.y != info.required_threads[1] || launch.block.z != info.required_threads[2])) {
+  if (launch.block.x > 1024 || launch.block.y > 1024 || launch.block.z > 64 || product(launch.block) > 1024)
+    return "the block is too large";
+  if (product(launch.block) > info.max_threads_per_block)
+    return "the block has more threads than the kernel allows (.maxntid)";
+  if (info.required_threads[0] != 0 &&
+      (launch.block.x != info.required_threads[0] || launch.block.y != info.required_threads[1] ||
+       launch.block.z != info.required_threads[2])) {
     return "the block is not of the shape that the kernel requires (.reqntid)";
   }
-  if (launch.grid.x % launch.cluster.x != 0 || launch.grid.y % launch.cluster.y != 0 || launch.grid.z % launch.cluster.z != 0) return "the grid is not a multiple of the cluster";
+  if (launch.grid.x % launch.cluster.x != 0 || launch.grid.y % launch.cluster.y != 0 ||
+      launch.grid.z % launch.cluster.z != 0)
+    return "the grid is not a multiple of the cluster";
   if (product(launch.cluster) > 16) return "the cluster is too large";
-  if (info.parameter_block_size != 0 && launch.parameters == nullptr) return "the kernel takes parameters and none were given";
-  if (u64{launch.dynamic_shared_bytes} + info.static_shared_bytes > (u64{1} << kClusterRankShift)) return "too much shared memory";
+  if (info.parameter_block_size != 0 && launch.parameters == nullptr)
+    return "the kernel takes parameters and none were given";
+  if (u64{launch.dynamic_shared_bytes} + info.static_shared_bytes > (u64{1} << kClusterRankShift))
+    return "too much shared memory";
   return {};
 }
 

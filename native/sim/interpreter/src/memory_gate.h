@@ -16,7 +16,8 @@ class MemoryGate {
   /// Whether [begin, end) lies in one extent that allows the access.
   TS_INLINE bool allows(u64 begin, u64 end, bool write) {
     for (const AddressSpace::Extent& way : ways_) {
-      if (begin >= way.begin && end <= way.end && (!write || way.writable)) [[likely]] return true;
+      if (begin >= way.begin && end <= way.end && (!write || way.writable)) [[likely]]
+        return true;
     }
     return ask(begin, end, write);
   }

@@ -7,12 +7,12 @@
 namespace tessera::sim {
 
 enum class MemorySpace : u8 {
-  kGlobal,   // and .const
-  kShared,   // offsets within the block's (or, with a rank, the cluster's) shared memory
-  kLocal,    // offsets within the lane's local memory
+  kGlobal,  // and .const
+  kShared,  // offsets within the block's (or, with a rank, the cluster's) shared memory
+  kLocal,   // offsets within the lane's local memory
   kGeneric,
-  kParam,    // offsets within the kernel's parameter block
-  kFrame,    // an offset from the current frame's local memory: no address register
+  kParam,  // offsets within the kernel's parameter block
+  kFrame,  // an offset from the current frame's local memory: no address register
 };
 
 constexpr int kSpaceShift = 48;

@@ -27,13 +27,25 @@ struct MicroOp {
   const u32* r = nullptr;  // destinations first, then sources
   u32 guard = kNoGuard;    // predicate reference
   u8 guard_negated = 0;
-  u8 cost_kind = 0;        // enum CostKind, for guarded operations
+  u8 cost_kind = 0;  // enum CostKind, for guarded operations
   u16 cost_weight = 0;
 };
 
 /// What one lane's execution of an operation adds to the launch's work.
-enum CostKind : u8 { kCostNone, kCostInteger, kCostF32, kCostF64, kCostF16, kLaneCostKinds,
+enum CostKind : u8 {
+  kCostNone,
+  kCostInteger,
+  kCostF32,
+  kCostF64,
+  kCostF16,
+  kLaneCostKinds,
   // per warp instruction, not per lane:
-  kCostTensorF16 = kLaneCostKinds, kCostTensorBf16, kCostTensorTf32, kCostTensorF64, kCostTensorI8, kCostKinds };
+  kCostTensorF16 = kLaneCostKinds,
+  kCostTensorBf16,
+  kCostTensorTf32,
+  kCostTensorF64,
+  kCostTensorI8,
+  kCostKinds
+};
 
 }  // namespace tessera::sim

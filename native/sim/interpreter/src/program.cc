@@ -24,7 +24,8 @@ const Kernel* LoadedProgram::find_kernel(std::string_view name) const {
   return found == kernels_.end() ? nullptr : found->second.get();
 }
 
-std::unique_ptr<Program> load(const std::vector<const ptx::Module*>& modules, GlobalAllocator& globals, const DeviceTraits& traits) {
+std::unique_ptr<Program> load(const std::vector<const ptx::Module*>& modules, GlobalAllocator& globals,
+                              const DeviceTraits& traits) {
   return Linker(modules, globals, traits).link();
 }
 

@@ -8,7 +8,18 @@
 namespace tessera::sim {
 
 enum class VideoOperation : u8 {
-  kAdd, kSub, kAverage, kAbsoluteDifference, kMin, kMax, kSetEq, kSetNe, kSetLt, kSetLe, kSetGt, kSetGe
+  kAdd,
+  kSub,
+  kAverage,
+  kAbsoluteDifference,
+  kMin,
+  kMax,
+  kSetEq,
+  kSetNe,
+  kSetLt,
+  kSetLe,
+  kSetGt,
+  kSetGe
 };
 
 struct VideoSimd {
@@ -21,7 +32,8 @@ struct VideoSimd {
 
 constexpr u64 pack_video_simd(const VideoSimd& v) {
   return u64{static_cast<u8>(v.operation)} | u64{v.count} << 8 | u64{v.elements} << 16 | (v.d_signed ? 1u << 24 : 0u) |
-         (v.a_signed ? 1u << 25 : 0u) | (v.b_signed ? 1u << 26 : 0u) | (v.saturate ? 1u << 27 : 0u) | (v.accumulate ? 1u << 28 : 0u);
+         (v.a_signed ? 1u << 25 : 0u) | (v.b_signed ? 1u << 26 : 0u) | (v.saturate ? 1u << 27 : 0u) |
+         (v.accumulate ? 1u << 28 : 0u);
 }
 TS_INLINE VideoSimd unpack_video_simd(u64 imm) {
   VideoSimd v;

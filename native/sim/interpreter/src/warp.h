@@ -14,7 +14,7 @@ class LaunchServices;
 /// One resident block, as seen by its warps.
 struct BlockContext {
   u8* shared = nullptr;
-  u32 shared_bytes = 0;           // static and dynamic
+  u32 shared_bytes = 0;  // static and dynamic
   u32 dynamic_shared_base = 0, dynamic_shared_bytes = 0;
   u32 ntid[3] = {}, ctaid[3] = {}, nctaid[3] = {};
   u32 cluster_ctaid[3] = {}, cluster_nctaid[3] = {1, 1, 1}, cluster_id[3] = {}, nclusters[3] = {};
@@ -28,13 +28,13 @@ struct BlockContext {
 };
 
 struct Warp {
-  u8* base[2] = {};          // registers of the current frame; the program's constants
-  u32 live = 0;              // lanes that exist and have not exited
-  u32 index = 0;             // in the block
-  u32 local_base = 0;        // of the current frame, within each lane's local memory
-  u32 local_bytes = 0;       // of one lane; lanes lie one after another
+  u8* base[2] = {};     // registers of the current frame; the program's constants
+  u32 live = 0;         // lanes that exist and have not exited
+  u32 index = 0;        // in the block
+  u32 local_base = 0;   // of the current frame, within each lane's local memory
+  u32 local_bytes = 0;  // of one lane; lanes lie one after another
   u8* local = nullptr;
-  bool yield = false;        // a handler asks that other warps run first
+  bool yield = false;  // a handler asks that other warps run first
   BlockContext* block = nullptr;
   MemoryGate* memory = nullptr;
   LaunchServices* services = nullptr;

@@ -43,7 +43,8 @@ WarpRunner::Status WarpRunner::run(u64 steps) {
     } else if (warp_.live == 0) {
       return Status::kDone;
     } else if (!settle()) {
-      blocked_ = std::none_of(splits_.begin(), splits_.end(), [](const Split& s) { return s.state == Split::State::kClusterBarrier; });
+      blocked_ = std::none_of(splits_.begin(), splits_.end(),
+                              [](const Split& s) { return s.state == Split::State::kClusterBarrier; });
       return Status::kWaiting;
     }
   }
@@ -86,7 +87,9 @@ void WarpRunner::execute(size_t index) {
       }
     }
     switch (segment.end) {
-      case Segment::End::kNext: at = segment.next; break;
+      case Segment::End::kNext:
+        at = segment.next;
+        break;
       case Segment::End::kBranch: {
         const u32 holds = warp_.predicate(end->guard) ^ (0u - end->guard_negated);
         const u32 taken = mask & holds;
@@ -126,12 +129,21 @@ void WarpRunner::execute(size_t index) {
 }
 
 /// The rarer ends of a segment. True when the split goes on at `segment.next`.
-bool WarpRunner::finish_segment(size_t index, Frame* frame, const Segment& segment, const MicroOp* end, u32 at, u32 mask, Join* join) {
+bool WarpRunner::finish_segment(size_t index, Frame* frame, const Segment& segment, const MicroOp* end, u32 at,
+                                u32 mask, Join* join) {
   switch (segment.end) {
-    case Segment::End::kSwitch: run_switch(index, frame, segment, *end, mask, join); return false;
-    case Segment::End::kCall: call(index, frame, segment, *end, mask, join); return false;
-    case Segment::End::kReturn: leave(index, frame, mask, join); return false;
-    case Segment::End::kExit: exit_lanes(index, frame, mask, join); return false;
+    case Segment::End::kSwitch:
+      run_switch(index, frame, segment, *end, mask, join);
+      return false;
+    case Segment::End::kCall:
+      call(index, frame, segment, *end, mask, join);
+      return false;
+    case Segment::End::kReturn:
+      leave(index, frame, mask, join);
+      return false;
+    case Segment::End::kExit:
+      exit_lanes(index, frame, mask, join);
+      return false;
     case Segment::End::kWarpBarrier: {
       const u32 members = warp_.lanes32(end->r[0])[__builtin_ctz(mask)] & warp_.live;
       if ((members & ~mask) == 0) return true;
@@ -139,13 +151,17 @@ bool WarpRunner::finish_segment(size_t index, Frame* frame, const Segment& segme
       try_warp_barrier(index);
       return false;
     }
-    case Segment::End::kBlockBarrier: return reach_barrier(index, frame, segment, *end, at, mask, join);
-    case Segment::End::kClusterArrive: cluster_arrive(mask); return true;
+    case Segment::End::kBlockBarrier:
+      return reach_barrier(index, frame, segment, *end, at, mask, join);
+    case Segment::End::kClusterArrive:
+      cluster_arrive(mask);
+      return true;
     case Segment::End::kClusterWait:
       if (block_.cluster->phase > cluster_phase_) return true;
       save(index, at, mask, join, Split::State::kClusterBarrier);
       return false;
-    default: return true;
+    default:
+      return true;
   }
 }
 
@@ -171,7 +187,8 @@ void WarpRunner::save(size_t index, u32 segment, u32 mask, Join* join, Split::St
 /// Other lanes of the warp, and other warps, go first from here.
 void WarpRunner::pause(size_t index, u32 segment, u32 mask, Join* join) {
   save(index, segment, mask, join, Split::State::kRunnable);
-  std::rotate(splits_.begin(), splits_.begin() + static_cast<std::ptrdiff_t>(index), splits_.begin() + static_cast<std::ptrdiff_t>(index) + 1);
+  std::rotate(splits_.begin(), splits_.begin() + static_cast<std::ptrdiff_t>(index),
+              splits_.begin() + static_cast<std::ptrdiff_t>(index) + 1);
   paused_ = true;
 }
 
@@ -206,11 +223,13 @@ u32 WarpRunner::diverge(Frame* frame, const Segment& segment, u32 taken, u32& ma
   return segment.target;
 }
 
-void WarpRunner::run_switch(size_t index, Frame* frame, const Segment& segment, const MicroOp& op, u32 mask, Join* join) {
+void WarpRunner::run_switch(size_t index, Frame* frame, const Segment& segment, const MicroOp& op, u32 mask,
+                            Join* join) {
   const std::vector<u32>& targets = frame->function->switches[segment.detail];
   const u32* choice = warp_.lanes32(op.r[0]);
   for (int i = 0; i < kLanes; ++i) {
-    if ((mask >> i & 1) != 0 && choice[i] >= targets.size()) raise_fault(Fault::Kind::kIllegalInstruction, "brx.idx beyond its list of targets", op, i);
+    if ((mask >> i & 1) != 0 && choice[i] >= targets.size())
+      raise_fault(Fault::Kind::kIllegalInstruction, "brx.idx beyond its list of targets", op, i);
   }
   const u32 first = targets[choice[__builtin_ctz(mask)]];
   Join* meeting = nullptr;
@@ -353,14 +372,17 @@ void WarpRunner::count_barriers() {
   }
 }
 
-bool WarpRunner::reach_barrier(size_t index, Frame* frame, const Segment& segment, const MicroOp& op, u32 at, u32 mask, Join* join) {
+bool WarpRunner::reach_barrier(size_t index, Frame* frame, const Segment& segment, const MicroOp& op, u32 at, u32 mask,
+                               Join* join) {
   const BlockBarrier& barrier = frame->function->barriers[segment.detail];
   const bool reduces = barrier.kind != BlockBarrier::Kind::kSync && barrier.kind != BlockBarrier::Kind::kArrive;
   const int first = __builtin_ctz(mask);
   const u32 id = warp_.lanes32(op.r[reduces ? 1 : 0])[first];
   const u32 count = warp_.lanes32(op.r[reduces ? 2 : 1])[first];
   if (id >= kBarriers) raise_fault(Fault::Kind::kIllegalInstruction, "a barrier number above 15", op, first);
-  if (barrier.counted && (count == 0 || count % kLanes != 0)) raise_fault(Fault::Kind::kIllegalInstruction, "a barrier's thread count is not a multiple of the warp size", op, first);
+  if (barrier.counted && (count == 0 || count % kLanes != 0))
+    raise_fault(Fault::Kind::kIllegalInstruction, "a barrier's thread count is not a multiple of the warp size", op,
+                first);
   if (barrier.kind == BlockBarrier::Kind::kArrive) {
     BarrierState arrival;
     arrival.expected = count;
@@ -406,12 +428,14 @@ void WarpRunner::cluster_arrive(u32 mask) {
 std::string WarpRunner::describe_wait() const {
   std::string text;
   for (const Split& split : splits_) {
-    static constexpr const char* kWhat[] = {"nothing", "lanes of its warp", "lanes of its warp", "the block", "the cluster"};
+    static constexpr const char* kWhat[] = {"nothing", "lanes of its warp", "lanes of its warp", "the block",
+                                            "the cluster"};
     const Function& function = *split.frame->function;
     const Segment& segment = function.segments[split.segment];
     const u32 line = segment.end_op == kNoOp ? 0 : function.lines[segment.end_op];
     if (!text.empty()) text += "; ";
-    text += "warp " + std::to_string(warp_.index) + " waits at line " + std::to_string(line) + " for " + kWhat[static_cast<int>(split.state)];
+    text += "warp " + std::to_string(warp_.index) + " waits at line " + std::to_string(line) + " for " +
+            kWhat[static_cast<int>(split.state)];
   }
   return text;
 }

@@ -28,7 +28,7 @@ struct LaunchTally {
     if (tally.empty()) tally.resize(function.segments.size());
     return tally.data();
   }
-  std::vector<std::vector<SegmentTally>> segments;   // by function
+  std::vector<std::vector<SegmentTally>> segments;  // by function
   u64 guarded_ops = 0, guarded_lanes = 0;
   u64 guarded_costs[kCostKinds] = {};
 };
@@ -38,7 +38,7 @@ struct Frame {
   Frame* caller = nullptr;
   const CallSite* call = nullptr;  // in the caller
   u32 local_base = 0;
-  u32 lanes = 0;                   // that have not returned
+  u32 lanes = 0;  // that have not returned
   u32 depth = 0;
   AlignedBytes registers;
   size_t capacity = 0;
@@ -58,7 +58,7 @@ struct Split {
   Join* join = nullptr;
   u32 segment = 0;
   u32 mask = 0;
-  bool counted = false;      // a block barrier knows of this arrival
+  bool counted = false;  // a block barrier knows of this arrival
   u32 barrier = 0;
 };
 
@@ -88,7 +88,8 @@ class WarpRunner {
 
  private:
   void execute(size_t index);
-  bool finish_segment(size_t index, Frame* frame, const Segment& segment, const MicroOp* end, u32 at, u32 mask, Join* join);
+  bool finish_segment(size_t index, Frame* frame, const Segment& segment, const MicroOp* end, u32 at, u32 mask,
+                      Join* join);
   void run_guarded(const MicroOp& op, u32 mask);
   void save(size_t index, u32 segment, u32 mask, Join* join, Split::State state);
   void pause(size_t index, u32 segment, u32 mask, Join* join);
@@ -115,7 +116,8 @@ class WarpRunner {
   void try_warp_sync(size_t index);
   void try_warp_barrier(size_t index);
   void count_barriers();
-  bool reach_barrier(size_t index, Frame* frame, const Segment& segment, const MicroOp& op, u32 at, u32 mask, Join* join);
+  bool reach_barrier(size_t index, Frame* frame, const Segment& segment, const MicroOp& op, u32 at, u32 mask,
+                     Join* join);
   void cluster_arrive(u32 mask);
   const Function& function_at(u32 index) const { return *kernel_.program().functions[index]; }
 

@@ -64,18 +64,20 @@ std::string memory_of(const std::string& type) {
 
 /// d[i] = op(a[i], b[i], c[i]).
 std::string operation_text(const Group& g) {
-  std::string text = ".visible .entry k(.param .u64 pa, .param .u64 pb, .param .u64 pc, .param .u64 pd, .param .u32 n) {\n"
-                     ".reg .b32 %r<10>; .reg .b64 %rd<10>; .reg .b64 %dp; .reg .pred %p, %q, %over;\n.shared .align 4 .b8 sm[1024];\n";
+  std::string text =
+      ".visible .entry k(.param .u64 pa, .param .u64 pb, .param .u64 pc, .param .u64 pd, .param .u32 n) {\n"
+      ".reg .b32 %r<10>; .reg .b64 %rd<10>; .reg .b64 %dp; .reg .pred %p, %q, %over;\n.shared .align 4 .b8 sm[1024];\n";
   text += ".reg ." + register_of(g.to) + " %d, %t, %t1;\n";
   for (size_t k = 0; k < g.from.size(); ++k) text += ".reg ." + register_of(g.from[k]) + " %" + "abc"[k] + ";\n";
   text += "mov.u32 %r4, %tid.x; ld.param.u32 %r1, [n]; setp.ge.u32 %over, %r4, %r1; @%over ret;\n";
   for (size_t k = 0; k < g.from.size(); ++k) {
-    text += std::string("ld.param.u64 %rd1, [p") + "abc"[k] + "]; mul.wide.u32 %rd2, %r4, " + std::to_string(size_of(g.from[k])) +
-            "; add.u64 %rd1, %rd1, %rd2; ld.global." + memory_of(g.from[k]) + " %" + "abc"[k] + ", [%rd1];\n";
+    text += std::string("ld.param.u64 %rd1, [p") + "abc"[k] + "]; mul.wide.u32 %rd2, %r4, " +
+            std::to_string(size_of(g.from[k])) + "; add.u64 %rd1, %rd1, %rd2; ld.global." + memory_of(g.from[k]) +
+            " %" + "abc"[k] + ", [%rd1];\n";
   }
   const std::string to = size_of(g.to) == 1 ? "b8" : memory_of(g.to);
-  return text + "ld.param.u64 %rd1, [pd]; mul.wide.u32 %rd2, %r4, " + std::to_string(size_of(g.to)) + "; add.u64 %dp, %rd1, %rd2;\n" + g.body +
-         "\nst.global." + to + " [%dp], %d; ret;\n}\n";
+  return text + "ld.param.u64 %rd1, [pd]; mul.wide.u32 %rd2, %r4, " + std::to_string(size_of(g.to)) +
+         "; add.u64 %dp, %rd1, %rd2;\n" + g.body + "\nst.global." + to + " [%dp], %d; ret;\n}\n";
 }
 
 uint64_t load_bits(const uint8_t* at, size_t bytes) {
@@ -98,7 +100,9 @@ double as_number(uint64_t bits, size_t bytes) {
 /// The distance of two halves in steps of the format, for each half of a word.
 bool halves_near(uint64_t a, uint64_t b, size_t bytes, int steps) {
   for (size_t at = 0; at < bytes; at += 2) {
-    const auto rank = [](uint64_t v) { return (v & 0x8000) != 0 ? -static_cast<int>(v & 0x7fff) : static_cast<int>(v & 0x7fff); };
+    const auto rank = [](uint64_t v) {
+      return (v & 0x8000) != 0 ? -static_cast<int>(v & 0x7fff) : static_cast<int>(v & 0x7fff);
+    };
     if (std::abs(rank(a >> (8 * at) & 0xffff) - rank(b >> (8 * at) & 0xffff)) > steps) return false;
   }
   return true;
@@ -125,7 +129,8 @@ class Rows {
   }
   std::vector<uint8_t> take(size_t bytes) {
     if (at_ + bytes > bytes_.size()) throw std::runtime_error("h200.bin is too short");
-    std::vector<uint8_t> out(bytes_.begin() + static_cast<std::ptrdiff_t>(at_), bytes_.begin() + static_cast<std::ptrdiff_t>(at_ + bytes));
+    std::vector<uint8_t> out(bytes_.begin() + static_cast<std::ptrdiff_t>(at_),
+                             bytes_.begin() + static_cast<std::ptrdiff_t>(at_ + bytes));
     at_ += bytes;
     return out;
   }
@@ -136,7 +141,8 @@ class Rows {
   size_t at_ = 0;
 };
 
-void compare(const Group& g, const std::vector<uint8_t>& want, const std::vector<uint8_t>& got, size_t bytes, const std::string& operands) {
+void compare(const Group& g, const std::vector<uint8_t>& want, const std::vector<uint8_t>& got, size_t bytes,
+             const std::string& operands) {
   int shown = 0;
   for (size_t at = 0; at < want.size(); at += bytes) {
     const uint64_t a = load_bits(&want[at], bytes), b = load_bits(&got[at], bytes);
@@ -176,23 +182,31 @@ void check_matrix(const Group& g, Rows& rows) {
   const int counts[3] = {std::stoi(g.from[0]), std::stoi(g.from[1]), std::stoi(g.from[2])};
   const size_t bytes = wide ? 8 : 4;
   const std::string type = wide ? "f64" : "b32", sum = wide ? "f64" : g.to == "f32" ? "f32" : "b32";
-  std::string text = ".visible .entry k(.param .u64 pa, .param .u64 pb, .param .u64 pc, .param .u64 pd) {\n.reg .b32 %r<10>; .reg .b64 %rd<10>;\n.reg ." +
-                     type + " %a<9>, %b<9>;\n.reg ." + sum + " %c<9>, %d<9>;\nmov.u32 %r1, %ctaid.x; mov.u32 %r3, %tid.x; mad.lo.u32 %r4, %r1, 32, %r3;\n";
+  std::string text =
+      ".visible .entry k(.param .u64 pa, .param .u64 pb, .param .u64 pc, .param .u64 pd) {\n.reg .b32 %r<10>; .reg "
+      ".b64 %rd<10>;\n.reg ." +
+      type + " %a<9>, %b<9>;\n.reg ." + sum +
+      " %c<9>, %d<9>;\nmov.u32 %r1, %ctaid.x; mov.u32 %r3, %tid.x; mad.lo.u32 %r4, %r1, 32, %r3;\n";
   const auto access = [&](const char* name, int count, const std::string& t, bool load) {
-    text += std::string("ld.param.u64 %rd1, [p") + name + "]; mul.wide.u32 %rd2, %r4, " + std::to_string(bytes * static_cast<size_t>(count)) + "; add.u64 %rd1, %rd1, %rd2;\n";
+    text += std::string("ld.param.u64 %rd1, [p") + name + "]; mul.wide.u32 %rd2, %r4, " +
+            std::to_string(bytes * static_cast<size_t>(count)) + "; add.u64 %rd1, %rd1, %rd2;\n";
     for (int i = 0; i < count; ++i) {
-      const std::string reg = "%" + std::string(name) + std::to_string(i), place = "[%rd1 + " + std::to_string(static_cast<size_t>(i) * bytes) + "]";
-      text += load ? "ld.global." + t + " " + reg + ", " + place + ";\n" : "st.global." + t + " " + place + ", " + reg + ";\n";
+      const std::string reg = "%" + std::string(name) + std::to_string(i),
+                        place = "[%rd1 + " + std::to_string(static_cast<size_t>(i) * bytes) + "]";
+      text += load ? "ld.global." + t + " " + reg + ", " + place + ";\n"
+                   : "st.global." + t + " " + place + ", " + reg + ";\n";
     }
   };
   access("a", counts[0], type, true);
   access("b", counts[1], type, true);
   access("c", counts[2], sum, true);
-  text += g.name + " " + braces("d", counts[2]) + ", " + braces("a", counts[0]) + ", " + braces("b", counts[1]) + ", " + braces("c", counts[2]) + ";\n";
+  text += g.name + " " + braces("d", counts[2]) + ", " + braces("a", counts[0]) + ", " + braces("b", counts[1]) + ", " +
+          braces("c", counts[2]) + ";\n";
   access("d", counts[2], sum, false);
   TestMemory memory;
   uint64_t source[3];
-  for (int k = 0; k < 3; ++k) source[k] = memory.upload(rows.take(g.rows * 32 * static_cast<size_t>(counts[k]) * bytes));
+  for (int k = 0; k < 3; ++k)
+    source[k] = memory.upload(rows.take(g.rows * 32 * static_cast<size_t>(counts[k]) * bytes));
   const std::vector<uint8_t> want = rows.take(g.rows * 32 * static_cast<size_t>(counts[2]) * bytes);
   const uint64_t target = memory.reserve(want.size());
   const TestModule module(memory, text + "ret;\n}\n");
@@ -200,7 +214,8 @@ void check_matrix(const Group& g, Rows& rows) {
   if (g.to == "f16") {
     // Compared element by element.
     const std::vector<uint8_t> got = memory.download<uint8_t>(target, want.size());
-    for (size_t at = 0; at < want.size(); at += 4) CHECK(halves_near(load_bits(&want[at], 4), load_bits(&got[at], 4), 4, 2));
+    for (size_t at = 0; at < want.size(); at += 4)
+      CHECK(halves_near(load_bits(&want[at], 4), load_bits(&got[at], 4), 4, 2));
     return;
   }
   compare(g, want, memory.download<uint8_t>(target, want.size()), bytes, "");

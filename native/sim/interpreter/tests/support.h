@@ -26,7 +26,9 @@ class TestMemory : public AddressSpace, public GlobalAllocator {
     --entry;
     return address < entry->second.end ? entry->second : Extent{};
   }
-  uint64_t allocate(const ptx::Variable&, uint64_t size, uint64_t alignment) override { return reserve(size, alignment, true); }
+  uint64_t allocate(const ptx::Variable&, uint64_t size, uint64_t alignment) override {
+    return reserve(size, alignment, true);
+  }
 
   /// Zeroed memory of its own.
   uint64_t reserve(uint64_t size, uint64_t alignment = 256, bool writable = true) {
@@ -69,7 +71,8 @@ class Arguments {
  private:
   template <class T>
   void place(const KernelInfo& info, size_t index, const T& value) {
-    if (index >= info.parameter_offsets.size() || sizeof(T) != info.parameter_sizes[index]) throw std::runtime_error("argument " + std::to_string(index) + " does not fit");
+    if (index >= info.parameter_offsets.size() || sizeof(T) != info.parameter_sizes[index])
+      throw std::runtime_error("argument " + std::to_string(index) + " does not fit");
     std::memcpy(bytes_.data() + info.parameter_offsets[index], &value, sizeof(T));
   }
   std::vector<uint8_t> bytes_;
@@ -83,7 +86,9 @@ class TestModule {
   explicit TestModule(TestMemory& memory, const std::string& text, uint32_t capability = 90) : memory_(memory) {
     const bool whole = text.find(".version") != std::string::npos;
     parsed_ = ptx::parse(whole ? text : kHeader + text);
-    if (!parsed_.ok()) throw std::runtime_error("line " + std::to_string(parsed_.errors[0].location.line) + ": " + parsed_.errors[0].message);
+    if (!parsed_.ok())
+      throw std::runtime_error("line " + std::to_string(parsed_.errors[0].location.line) + ": " +
+                               parsed_.errors[0].message);
     DeviceTraits traits;
     traits.compute_capability = capability;
     program_ = load({&parsed_.module}, memory, traits);
@@ -124,17 +129,22 @@ inline Launch shape(uint32_t grid, uint32_t block, uint32_t dynamic_shared = 0) 
   return launch;
 }
 
-/// A kernel `k(p)` around a body in which %tid is in %tid0, p in %base and p + 4 tid in %mine; the usual registers are declared.
+/// A kernel `k(p)` around a body in which %tid is in %tid0, p in %base and p + 4 tid in %mine; the usual registers are
+/// declared.
 inline std::string kernel_text(const std::string& body, const std::string& before = "") {
-  return before + ".visible .entry k(.param .u64 p) {\n"
-         ".reg .pred %p<10>; .reg .b16 %h<20>; .reg .b32 %r<40>; .reg .b64 %rd<20>; .reg .f32 %f<20>; .reg .f64 %fd<10>;\n"
+  return before +
+         ".visible .entry k(.param .u64 p) {\n"
+         ".reg .pred %p<10>; .reg .b16 %h<20>; .reg .b32 %r<40>; .reg .b64 %rd<20>; .reg .f32 %f<20>; .reg .f64 "
+         "%fd<10>;\n"
          ".reg .b32 %tid0; .reg .b64 %base, %mine;\n"
-         "ld.param.u64 %base, [p]; mov.u32 %tid0, %tid.x; mul.wide.u32 %mine, %tid0, 4; add.u64 %mine, %mine, %base;\n" +
+         "ld.param.u64 %base, [p]; mov.u32 %tid0, %tid.x; mul.wide.u32 %mine, %tid0, 4; add.u64 %mine, %mine, "
+         "%base;\n" +
          body + "\nret;\n}\n";
 }
 
 /// Runs `body` on one block; gives back the first `count` words of its buffer, which starts as `initial`.
-inline std::vector<uint32_t> run_body(const std::string& body, uint32_t threads, std::vector<uint32_t> initial, const std::string& before = "") {
+inline std::vector<uint32_t> run_body(const std::string& body, uint32_t threads, std::vector<uint32_t> initial,
+                                      const std::string& before = "") {
   TestMemory memory;
   const TestModule module(memory, kernel_text(body, before));
   const uint64_t buffer = memory.upload(initial);

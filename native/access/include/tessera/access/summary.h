@@ -20,65 +20,74 @@ enum {
   TS_SUMMARY_MAGIC = 0x4d535354, /* "TSSM" */
   TS_SUMMARY_VERSION = 1,
   TS_NO_NODE = 0x7fffffff,
-  TS_SUMMARY_MAX_NODES = 1024,   /* what the evaluator's stack holds; the analysis falls back to UNBOUNDED */
+  TS_SUMMARY_MAX_NODES = 1024, /* what the evaluator's stack holds; the analysis falls back to UNBOUNDED */
   TS_SUMMARY_MAX_ACCESSES = 512
 };
 
 /* What a kernel does beside reading and writing what its accesses say. Any bit
  * of TS_KERNEL_HOME_ONLY keeps the kernel at home. */
 enum {
-  TS_KERNEL_UNKNOWN = 1,              /* some access could not be attributed: it may touch anything */
-  TS_KERNEL_PRINTS = 2,               /* vprintf */
-  TS_KERNEL_ALLOCATES = 4,            /* device malloc, free */
-  TS_KERNEL_ASSERTS = 8,              /* __assertfail; moves, its error is reported like home's */
-  TS_KERNEL_LAUNCHES = 16,            /* dynamic parallelism */
-  TS_KERNEL_WRITES_GLOBALS = 32,      /* stores to module variables */
-  TS_KERNEL_READS_GLOBALS = 64,       /* reads module variables that a host or another kernel could have changed */
-  TS_KERNEL_READS_CONSTANT_DATA = 128,/* reads only initialised variables that no kernel of the module writes */
-  TS_KERNEL_TEXTURES = 256,           /* textures, surfaces, samplers */
-  TS_KERNEL_TENSOR_MAPS = 512,        /* TMA descriptors */
-  TS_KERNEL_DEVICE_DEPENDENT = 1024,  /* %clock, %smid, %globaltimer, ...: results differ between devices */
-  TS_KERNEL_GRID_SYNC = 2048,         /* cooperative launch */
+  TS_KERNEL_UNKNOWN = 1,               /* some access could not be attributed: it may touch anything */
+  TS_KERNEL_PRINTS = 2,                /* vprintf */
+  TS_KERNEL_ALLOCATES = 4,             /* device malloc, free */
+  TS_KERNEL_ASSERTS = 8,               /* __assertfail; moves, its error is reported like home's */
+  TS_KERNEL_LAUNCHES = 16,             /* dynamic parallelism */
+  TS_KERNEL_WRITES_GLOBALS = 32,       /* stores to module variables */
+  TS_KERNEL_READS_GLOBALS = 64,        /* reads module variables that a host or another kernel could have changed */
+  TS_KERNEL_READS_CONSTANT_DATA = 128, /* reads only initialised variables that no kernel of the module writes */
+  TS_KERNEL_TEXTURES = 256,            /* textures, surfaces, samplers */
+  TS_KERNEL_TENSOR_MAPS = 512,         /* TMA descriptors */
+  TS_KERNEL_DEVICE_DEPENDENT = 1024,   /* %clock, %smid, %globaltimer, ...: results differ between devices */
+  TS_KERNEL_GRID_SYNC = 2048,          /* cooperative launch */
   TS_KERNEL_INDIRECT_CALLS = 4096,
-  TS_KERNEL_ORDER_DEPENDENT = 8192,   /* floating-point atomics: results may differ between runs even at home */
-  TS_KERNEL_SYSTEM_SCOPE = 16384,     /* .sys atomics or fences with volatile polling: talks to the host or to peers */
-  TS_KERNEL_CLUSTERS = 32768,         /* distributed shared memory */
-  TS_KERNEL_HOME_ONLY = 0x5f77        /* all but ASSERTS, READS_CONSTANT_DATA, ORDER_DEPENDENT, CLUSTERS */
+  TS_KERNEL_ORDER_DEPENDENT = 8192, /* floating-point atomics: results may differ between runs even at home */
+  TS_KERNEL_SYSTEM_SCOPE = 16384,   /* .sys atomics or fences with volatile polling: talks to the host or to peers */
+  TS_KERNEL_CLUSTERS = 32768,       /* distributed shared memory */
+  TS_KERNEL_HOME_ONLY = 0x5f77      /* all but ASSERTS, READS_CONSTANT_DATA, ORDER_DEPENDENT, CLUSTERS */
 };
 
 enum { /* ts_access.mode, bits */
-  TS_ACCESS_READ = 1,
-  TS_ACCESS_WRITE = 2 /* an atomic is both */
+       TS_ACCESS_READ = 1,
+       TS_ACCESS_WRITE = 2 /* an atomic is both */
 };
 
-enum { /* ts_access.flags, bits */
-  TS_ACCESS_UNBOUNDED = 1,   /* extent not known: the whole allocation that the pointer lies in */
-  TS_ACCESS_EXACT = 2,       /* every byte of [lo, hi) is touched whenever the guard holds */
-  TS_ACCESS_INDIRECT = 4,    /* the offset depends on data loaded from memory (gather, scatter); the base does not */
-  TS_ACCESS_MUST_WRITE = 8   /* a write access that surely stores every byte of [lo, hi) */
+enum {                          /* ts_access.flags, bits */
+       TS_ACCESS_UNBOUNDED = 1, /* extent not known: the whole allocation that the pointer lies in */
+       TS_ACCESS_EXACT = 2,     /* every byte of [lo, hi) is touched whenever the guard holds */
+       TS_ACCESS_INDIRECT = 4,  /* the offset depends on data loaded from memory (gather, scatter); the base does not */
+       TS_ACCESS_MUST_WRITE = 8 /* a write access that surely stores every byte of [lo, hi) */
 };
 
-enum { /* ts_node.op */
-  TS_OP_CONST = 0,      /* value */
-  TS_OP_PARAMETER = 1,  /* a = byte offset, b = width in bytes (1, 2, 4, 8), c = 1 when signed */
-  TS_OP_GRID = 2,       /* a = 0, 1, 2: blocks in x, y, z */
-  TS_OP_BLOCK = 3,      /* a = 0, 1, 2: threads per block in x, y, z */
-  TS_OP_CLUSTER = 4,    /* a = 0, 1, 2: blocks per cluster */
-  TS_OP_DYNAMIC_SHARED = 5,
-  TS_OP_ADD = 10, TS_OP_SUB = 11, TS_OP_MUL = 12,
-  TS_OP_FLOOR_DIV = 13, /* by zero: unbounded */
-  TS_OP_FLOOR_MOD = 14,
-  TS_OP_MIN = 15, TS_OP_MAX = 16,
-  TS_OP_NEG = 17,
-  TS_OP_SHL = 18,       /* count outside 0..62: unbounded */
-  TS_OP_SHR = 19,       /* arithmetic; count clamped to 63 */
-  TS_OP_AND = 20, TS_OP_OR = 21, TS_OP_XOR = 22,
-  TS_OP_LESS = 23, TS_OP_LESS_EQUAL = 24, TS_OP_EQUAL = 25, TS_OP_NOT_EQUAL = 26, /* 1 or 0 */
-  TS_OP_NOT = 27,       /* a == 0 */
-  TS_OP_SELECT = 28,    /* a ? b : c; only the chosen side need be bounded */
-  TS_OP_WRAP = 29,      /* a reduced to b bits (8, 16, 32), c = 1: sign-extended, 0: zero-extended */
-  TS_OP_TRUNC_DIV = 30, TS_OP_TRUNC_MOD = 31,
-  TS_OP_BOUNDED = 32    /* 1 when a is bounded, 0 when it is not; never unbounded itself */
+enum {                      /* ts_node.op */
+       TS_OP_CONST = 0,     /* value */
+       TS_OP_PARAMETER = 1, /* a = byte offset, b = width in bytes (1, 2, 4, 8), c = 1 when signed */
+       TS_OP_GRID = 2,      /* a = 0, 1, 2: blocks in x, y, z */
+       TS_OP_BLOCK = 3,     /* a = 0, 1, 2: threads per block in x, y, z */
+       TS_OP_CLUSTER = 4,   /* a = 0, 1, 2: blocks per cluster */
+       TS_OP_DYNAMIC_SHARED = 5,
+       TS_OP_ADD = 10,
+       TS_OP_SUB = 11,
+       TS_OP_MUL = 12,
+       TS_OP_FLOOR_DIV = 13, /* by zero: unbounded */
+       TS_OP_FLOOR_MOD = 14,
+       TS_OP_MIN = 15,
+       TS_OP_MAX = 16,
+       TS_OP_NEG = 17,
+       TS_OP_SHL = 18, /* count outside 0..62: unbounded */
+       TS_OP_SHR = 19, /* arithmetic; count clamped to 63 */
+       TS_OP_AND = 20,
+       TS_OP_OR = 21,
+       TS_OP_XOR = 22,
+       TS_OP_LESS = 23,
+       TS_OP_LESS_EQUAL = 24,
+       TS_OP_EQUAL = 25,
+       TS_OP_NOT_EQUAL = 26, /* 1 or 0 */
+       TS_OP_NOT = 27,       /* a == 0 */
+       TS_OP_SELECT = 28,    /* a ? b : c; only the chosen side need be bounded */
+       TS_OP_WRAP = 29,      /* a reduced to b bits (8, 16, 32), c = 1: sign-extended, 0: zero-extended */
+       TS_OP_TRUNC_DIV = 30,
+       TS_OP_TRUNC_MOD = 31,
+       TS_OP_BOUNDED = 32 /* 1 when a is bounded, 0 when it is not; never unbounded itself */
 };
 
 typedef struct {
@@ -96,7 +105,7 @@ typedef struct {
 
 typedef struct {
   uint32_t magic, version;
-  uint32_t size; /* of the whole blob, bytes */
+  uint32_t size;       /* of the whole blob, bytes */
   uint32_t properties; /* TS_KERNEL_* */
   uint32_t n_nodes, n_accesses;
   uint32_t parameter_block_size;
@@ -120,10 +129,10 @@ typedef struct {
 } ts_range;
 
 enum { /* ts_summary_validate and ts_summary_evaluate */
-  TS_EVALUATE_OK = 0,
-  TS_EVALUATE_MALFORMED = 1,  /* not a summary of this version, or its indices do not hold together */
-  TS_EVALUATE_PARAMETERS = 2, /* the parameter block is shorter than the summary needs */
-  TS_EVALUATE_CAPACITY = 3    /* more ranges than `capacity` */
+       TS_EVALUATE_OK = 0,
+       TS_EVALUATE_MALFORMED = 1,  /* not a summary of this version, or its indices do not hold together */
+       TS_EVALUATE_PARAMETERS = 2, /* the parameter block is shorter than the summary needs */
+       TS_EVALUATE_CAPACITY = 3    /* more ranges than `capacity` */
 };
 
 /* Checks a blob once, before it is trusted: sizes, limits, indices, order. The

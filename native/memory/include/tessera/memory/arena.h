@@ -62,9 +62,9 @@ class Arena {
   void insert_free(uint64_t begin, uint64_t end);
   void erase_free(uint64_t begin, uint64_t end) { free_.erase({end - begin, begin}); }
 
-  std::map<uint64_t, uint64_t> chunks_;            // begin -> end
-  Blocks blocks_;                                  // every block of every chunk
-  std::set<std::pair<uint64_t, uint64_t>> free_;   // (size, begin)
+  std::map<uint64_t, uint64_t> chunks_;           // begin -> end
+  Blocks blocks_;                                 // every block of every chunk
+  std::set<std::pair<uint64_t, uint64_t>> free_;  // (size, begin)
   uint64_t used_ = 0, mapped_ = 0;
 };
 

@@ -50,9 +50,8 @@ class Directory {
 
   template <class Visit>
   void for_each(Range range, Visit&& visit) const {
-    map_.for_each(range.begin, range.end, [&](uint64_t begin, uint64_t end, const Replicas& replicas) {
-      visit(Range{begin, end}, replicas);
-    });
+    map_.for_each(range.begin, range.end,
+                  [&](uint64_t begin, uint64_t end, const Replicas& replicas) { visit(Range{begin, end}, replicas); });
   }
   template <class Visit>
   void for_each(Visit&& visit) const {

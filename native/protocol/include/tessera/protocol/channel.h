@@ -56,7 +56,7 @@ typedef struct {
 
 typedef struct {
   ts_message header;
-  int32_t status;         /* CUresult; not 0: text says why, and the session ends */
+  int32_t status; /* CUresult; not 0: text says why, and the session ends */
   uint32_t reserved;
   uint64_t memory_budget; /* bytes of mirrored memory, shared by all programs */
   ts_device device;
@@ -78,8 +78,8 @@ typedef struct {
 typedef struct {
   ts_message header;
   uint64_t sequence;
-  uint32_t function;      /* chosen by the program, dense from 0 */
-  uint32_t name_size;     /* bytes of the kernel name that follows, without a NUL */
+  uint32_t function;  /* chosen by the program, dense from 0 */
+  uint32_t name_size; /* bytes of the kernel name that follows, without a NUL */
   ts_image_hash image;
   uint32_t parameter_size;
   int32_t max_dynamic_shared; /* cuFuncSetAttribute; -1: not set */
@@ -102,18 +102,18 @@ enum {
   TS_RING_RELEASE = 3, /* the program unmapped these chunks: drop alias and mirror */
   TS_RING_EVICT = 4,   /* unmap the mirror of these granules: nothing dirty lies there */
   TS_RING_CLOSE_LANE = 5,
-  TS_RING_COPY = 6,    /* run a copy or fill on the mirror: reserved for later use */
+  TS_RING_COPY = 6,               /* run a copy or fill on the mirror: reserved for later use */
   TS_RING_FUNCTION_ATTRIBUTES = 7 /* reserved for later use */
 };
 
 typedef struct {
-  uint32_t size;        /* of the message with everything behind it; a multiple of 64 */
+  uint32_t size; /* of the message with everything behind it; a multiple of 64 */
   uint16_t type, flags;
   uint32_t lane;
-  uint32_t start;       /* not 0: the lane's stream first waits until its start flag reaches this */
-  uint64_t sequence;    /* socket messages up to this one must have been read */
+  uint32_t start;    /* not 0: the lane's stream first waits until its start flag reaches this */
+  uint64_t sequence; /* socket messages up to this one must have been read */
   uint32_t n_ranges;
-  uint32_t value;       /* JOIN: the done value */
+  uint32_t value; /* JOIN: the done value */
 } ts_ring_header;
 
 enum { TS_RANGE_PULL = 1 }; /* copy from home; without it: just be mapped */
@@ -135,28 +135,28 @@ typedef struct {
 } ts_ring_launch;
 
 typedef struct {
-  uint32_t start, done;      /* the flags */
-  uint32_t requested;        /* last done value that the program asked for */
+  uint32_t start, done; /* the flags */
+  uint32_t requested;   /* last done value that the program asked for */
   uint32_t reserved[13];
 } ts_lane;
 
 typedef struct {
   uint32_t magic, version;
   uint32_t ring_bytes, n_lanes;
-  uint64_t head;             /* atomic; producer */
+  uint64_t head; /* atomic; producer */
   uint64_t padding0[7];
-  uint64_t tail;             /* atomic; consumer */
+  uint64_t tail; /* atomic; consumer */
   uint64_t padding1[7];
-  uint32_t sleeping;         /* atomic, futex: 1 while the consumer sleeps */
-  uint32_t closed;           /* atomic: the program is leaving */
-  int32_t error;             /* atomic: first CUresult that failed on the worker; sticky */
-  uint32_t failed;           /* atomic: set after error and text */
+  uint32_t sleeping; /* atomic, futex: 1 while the consumer sleeps */
+  uint32_t closed;   /* atomic: the program is leaving */
+  int32_t error;     /* atomic: first CUresult that failed on the worker; sticky */
+  uint32_t failed;   /* atomic: set after error and text */
   char error_text[240];
 } ts_channel_header;
 
-typedef struct {             /* header page, lanes, ring: each page-aligned */
+typedef struct { /* header page, lanes, ring: each page-aligned */
   ts_channel_header header;
-  uint8_t padding[3696];     /* up to 4096 */
+  uint8_t padding[3696]; /* up to 4096 */
   ts_lane lanes[512];
   uint8_t ring[4194304];
 } ts_channel;
@@ -164,10 +164,10 @@ typedef struct {             /* header page, lanes, ring: each page-aligned */
 typedef struct { /* one page, shared with controller and programs */
   uint32_t magic, version;
   int32_t pid;
-  uint32_t state;            /* 1 serving, 2 failed */
+  uint32_t state; /* 1 serving, 2 failed */
   ts_device device;
   uint64_t memory_budget;
-  uint64_t memory_used;      /* atomic: mirrored bytes of all programs */
+  uint64_t memory_used; /* atomic: mirrored bytes of all programs */
   uint64_t sessions, launches, busy_ns, bytes_pulled, bytes_pushed, errors;
   char error_text[240];
 } ts_worker_status;

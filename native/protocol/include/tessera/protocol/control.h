@@ -19,23 +19,23 @@ extern "C" {
 enum {
   TS_CONTROL_MAGIC = 0x4d435354, /* "TSCM" */
   TS_PROTOCOL_VERSION = 1,
-  TS_MAX_MESSAGE = 196608,       /* bytes of one packet */
-  TS_MAX_DEVICES = 16,           /* home devices of a program; workers of a controller */
-  TS_MAX_KERNELS = 65536,        /* kernel ids; later kernels stay home */
+  TS_MAX_MESSAGE = 196608, /* bytes of one packet */
+  TS_MAX_DEVICES = 16,     /* home devices of a program; workers of a controller */
+  TS_MAX_KERNELS = 65536,  /* kernel ids; later kernels stay home */
   TS_NAME_BYTES = 64,
   TS_PATH_BYTES = 108,
   TS_PROGRAM_BYTES = 256
 };
 
-enum { /* ts_message.type */
-  TS_HELLO = 1,       /* program -> controller: ts_hello; fd: counters table */
-  TS_WELCOME = 2,     /* controller -> program: ts_welcome; fd: placement table */
-  TS_REFUSED = 3,     /* controller -> program: ts_refused */
-  TS_KERNEL = 4,      /* program -> controller: ts_kernel_query; fd: image, when HAS_IMAGE */
-  TS_KERNEL_INFO = 5, /* controller -> program: ts_kernel_info */
-  TS_WORKERS = 6,     /* controller -> program, unasked: ts_workers (some came or went) */
-  TS_STATUS = 7,      /* tessera-ctl -> controller and back: JSON text after the header */
-  TS_WORKER_LOST = 8  /* program -> controller: ts_worker_lost */
+enum {                     /* ts_message.type */
+       TS_HELLO = 1,       /* program -> controller: ts_hello; fd: counters table */
+       TS_WELCOME = 2,     /* controller -> program: ts_welcome; fd: placement table */
+       TS_REFUSED = 3,     /* controller -> program: ts_refused */
+       TS_KERNEL = 4,      /* program -> controller: ts_kernel_query; fd: image, when HAS_IMAGE */
+       TS_KERNEL_INFO = 5, /* controller -> program: ts_kernel_info */
+       TS_WORKERS = 6,     /* controller -> program, unasked: ts_workers (some came or went) */
+       TS_STATUS = 7,      /* tessera-ctl -> controller and back: JSON text after the header */
+       TS_WORKER_LOST = 8  /* program -> controller: ts_worker_lost */
 };
 
 typedef struct {
@@ -58,15 +58,15 @@ typedef struct {
   int32_t pid;
   uint32_t n_devices; /* home devices, in the program's own numbering */
   ts_device devices[16];
-  char program[256];  /* command line, cut to fit */
-  char build[64];     /* Tessera's version */
+  char program[256]; /* command line, cut to fit */
+  char build[64];    /* Tessera's version */
 } ts_hello;
 
 typedef struct {
-  uint32_t index;     /* 1..15: the value in the placement table */
-  uint32_t state;     /* 1: up */
+  uint32_t index; /* 1..15: the value in the placement table */
+  uint32_t state; /* 1: up */
   ts_device device;
-  char socket[108];   /* where the worker listens */
+  char socket[108]; /* where the worker listens */
   uint32_t reserved;
 } ts_worker_info;
 
@@ -99,24 +99,24 @@ typedef struct {
   ts_image_hash image;
   uint64_t image_size;
   uint32_t flags;
-  uint32_t name_size;     /* bytes of the name that follows, without a NUL */
-  uint32_t path_size;     /* bytes of the file name that follows it; 0 when the image did not come from a file */
+  uint32_t name_size; /* bytes of the name that follows, without a NUL */
+  uint32_t path_size; /* bytes of the file name that follows it; 0 when the image did not come from a file */
   uint32_t reserved;
 } ts_kernel_query;
 
 enum { /* ts_kernel_info.status */
-  TS_KERNEL_READY = 0,
-  TS_KERNEL_NEED_IMAGE = 1, /* ask again with the image */
-  TS_KERNEL_PENDING = 2,    /* analysis goes on; ask again later */
-  TS_KERNEL_FAILED = 3      /* no summary to be had: the kernel stays home; reason says why */
+       TS_KERNEL_READY = 0,
+       TS_KERNEL_NEED_IMAGE = 1, /* ask again with the image */
+       TS_KERNEL_PENDING = 2,    /* analysis goes on; ask again later */
+       TS_KERNEL_FAILED = 3      /* no summary to be had: the kernel stays home; reason says why */
 };
 
 typedef struct {
   ts_message header;
   uint32_t status;
-  uint32_t kernel_id;      /* index into both tables; TS_MAX_KERNELS: none was left */
-  uint32_t summary_size;   /* bytes of the ts_summary blob that follows */
-  uint32_t reason_size;    /* bytes of text that follow the blob */
+  uint32_t kernel_id;    /* index into both tables; TS_MAX_KERNELS: none was left */
+  uint32_t summary_size; /* bytes of the ts_summary blob that follows */
+  uint32_t reason_size;  /* bytes of text that follow the blob */
 } ts_kernel_info;
 
 typedef struct {
@@ -129,33 +129,33 @@ typedef struct {
 enum { TS_PLACEMENT_MAGIC = 0x50505354, TS_DEVICE_HOME = 0 };
 typedef struct {
   uint32_t magic, version;
-  uint32_t capacity;        /* entries of device[] */
+  uint32_t capacity; /* entries of device[] */
   uint32_t reserved;
-  uint64_t generation;      /* atomic; raised after each change of device[] */
+  uint64_t generation; /* atomic; raised after each change of device[] */
   uint64_t padding[5];
-  uint8_t device[65536];    /* by kernel id: 0 home, else the index of a worker */
+  uint8_t device[65536]; /* by kernel id: 0 home, else the index of a worker */
 } ts_placement_table;
 
 /* The counters table: written by one program (and its workers), read by the
  * controller. Every counter is a relaxed atomic that only grows. */
 enum {
   TS_COUNTERS_MAGIC = 0x43435354,
-  TS_STAY_PLACED = 0,       /* ran at home because it was placed there */
-  TS_STAY_NO_SUMMARY = 1,   /* no PTX, analysis failed or pending */
-  TS_STAY_UNKNOWN = 2,      /* the summary says unknown */
-  TS_STAY_PROPERTY = 3,     /* prints, clocks, mutable globals, ... */
-  TS_STAY_MEMORY = 4,       /* an argument lies outside the arena */
-  TS_STAY_ATTRIBUTES = 5,   /* launch attributes that are not carried over */
-  TS_STAY_CAPTURE = 6,      /* the stream is being captured */
-  TS_STAY_WORKER = 7,       /* the worker is gone, lacks memory, or cannot load the module */
+  TS_STAY_PLACED = 0,     /* ran at home because it was placed there */
+  TS_STAY_NO_SUMMARY = 1, /* no PTX, analysis failed or pending */
+  TS_STAY_UNKNOWN = 2,    /* the summary says unknown */
+  TS_STAY_PROPERTY = 3,   /* prints, clocks, mutable globals, ... */
+  TS_STAY_MEMORY = 4,     /* an argument lies outside the arena */
+  TS_STAY_ATTRIBUTES = 5, /* launch attributes that are not carried over */
+  TS_STAY_CAPTURE = 6,    /* the stream is being captured */
+  TS_STAY_WORKER = 7,     /* the worker is gone, lacks memory, or cannot load the module */
   TS_STAY_REASONS = 8
 };
 typedef struct {
   uint32_t kernel_id, used;
-  uint64_t launches[16];     /* by device: 0 home */
-  uint64_t stayed[8];        /* home launches by TS_STAY_*, of all home launches */
-  uint64_t bytes_in[16];     /* pulled for this kernel, by device */
-  uint64_t time_ns[16];      /* device time, by device, over timed[] launches */
+  uint64_t launches[16]; /* by device: 0 home */
+  uint64_t stayed[8];    /* home launches by TS_STAY_*, of all home launches */
+  uint64_t bytes_in[16]; /* pulled for this kernel, by device */
+  uint64_t time_ns[16];  /* device time, by device, over timed[] launches */
   uint64_t timed[16];
 } ts_kernel_counters;
 typedef struct {
@@ -164,11 +164,11 @@ typedef struct {
 typedef struct {
   uint32_t magic, version;
   int32_t pid;
-  uint32_t capacity;          /* entries of kernels[] */
-  uint32_t n_kernels;         /* entries in use; atomic */
-  uint32_t state;             /* 0 starting, 1 active, 2 passing through, 3 failed */
-  uint64_t calls;             /* driver calls that the shim has handled */
-  uint64_t launches_untracked;/* launches before or without a kernel id */
+  uint32_t capacity;                 /* entries of kernels[] */
+  uint32_t n_kernels;                /* entries in use; atomic */
+  uint32_t state;                    /* 0 starting, 1 active, 2 passing through, 3 failed */
+  uint64_t calls;                    /* driver calls that the shim has handled */
+  uint64_t launches_untracked;       /* launches before or without a kernel id */
   uint64_t arena_mapped, arena_used; /* bytes */
   uint64_t graph_launches;
   uint64_t reserved[4];

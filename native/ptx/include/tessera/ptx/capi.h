@@ -16,7 +16,7 @@ typedef struct ts_ptx_module ts_ptx_module;
 typedef struct ts_image_contents ts_image_contents;
 
 typedef struct {
-  uint8_t kind;       /* tessera::ptx::Operand::Kind */
+  uint8_t kind; /* tessera::ptx::Operand::Kind */
   uint8_t negated;
   int8_t component;
   uint8_t float_bits;
@@ -26,16 +26,16 @@ typedef struct {
   uint64_t bits;
   int64_t offset;
   const char* text;
-  uint32_t first_element; /* index into the function's operand pool */
+  uint32_t first_element;  /* index into the function's operand pool */
   uint32_t first_modifier; /* words after the operand; index into the function's modifier pool */
   uint32_t n_modifiers;
 } ts_ptx_operand;
 
 typedef struct {
   const char* opcode;
-  const char* full;        /* "ld.global.nc.v4.b32": opcode and modifiers, interned */
-  uint8_t type;            /* tessera::ptx::Type */
-  uint8_t type2;           /* the second type word, e.g. the source of cvt */
+  const char* full; /* "ld.global.nc.v4.b32": opcode and modifiers, interned */
+  uint8_t type;     /* tessera::ptx::Type */
+  uint8_t type2;    /* the second type word, e.g. the source of cvt */
   uint8_t guard_negated;
   uint8_t n_modifiers;
   int32_t guard;
@@ -51,8 +51,8 @@ typedef struct {
   uint8_t is_pointer, pointer_space;
   uint8_t has_initializer;
   uint32_t alignment;
-  uint64_t size;           /* bytes; 0: unsized */
-  uint32_t offset;         /* parameters: byte offset in the parameter block */
+  uint64_t size;              /* bytes; 0: unsized */
+  uint32_t offset;            /* parameters: byte offset in the parameter block */
   uint32_t pointer_alignment; /* .ptr .align; 0: not given */
 } ts_ptx_variable;
 
@@ -63,15 +63,15 @@ typedef struct {
 
 typedef struct {
   uint32_t begin, end;
-  uint32_t first_successor, n_successors; /* into the edge pool */
+  uint32_t first_successor, n_successors;                 /* into the edge pool */
   uint32_t immediate_dominator, immediate_post_dominator; /* 0xffffffff: none */
   uint8_t is_loop_header, is_reachable;
-  uint8_t exits;           /* control may leave the function at the block's end */
+  uint8_t exits; /* control may leave the function at the block's end */
 } ts_ptx_block;
 
 typedef struct {
   const char* name;
-  uint32_t index;          /* of the instruction that it precedes */
+  uint32_t index; /* of the instruction that it precedes */
 } ts_ptx_label;
 
 typedef struct {
@@ -127,7 +127,8 @@ uint32_t ts_image_entry_count(const ts_image_contents* contents);
 /* Kind and architecture of an entry without reading it; -1 past the last one. */
 int ts_image_entry_kind(const ts_image_contents* contents, uint32_t index, uint32_t* architecture);
 /* The payload, NUL-terminated; null when it can't be read: ts_image_error has one more line then. */
-const char* ts_image_entry(ts_image_contents* contents, uint32_t index, int* kind, uint32_t* architecture, size_t* size);
+const char* ts_image_entry(ts_image_contents* contents, uint32_t index, int* kind, uint32_t* architecture,
+                           size_t* size);
 /* Frees one payload of opened contents, to be read again when asked for. */
 void ts_image_drop(ts_image_contents* contents, uint32_t index);
 uint32_t ts_image_error_count(const ts_image_contents* contents);

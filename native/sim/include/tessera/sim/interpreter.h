@@ -59,8 +59,8 @@ struct KernelInfo {
   std::vector<uint32_t> parameter_offsets, parameter_sizes;
   uint32_t static_shared_bytes = 0;
   uint32_t local_bytes = 0;
-  uint32_t registers = 0;                // an estimate, for occupancy queries
-  uint32_t max_threads_per_block = 1024; // from .maxntid/.reqntid
+  uint32_t registers = 0;                 // an estimate, for occupancy queries
+  uint32_t max_threads_per_block = 1024;  // from .maxntid/.reqntid
   uint32_t required_threads[3] = {0, 0, 0};
   uint32_t required_cluster[3] = {0, 0, 0};
 };
@@ -73,11 +73,11 @@ struct ModuleGlobal {
 /// What one launch did: the roofline clock turns it into a duration.
 struct Work {
   uint64_t warp_instructions = 0;
-  uint64_t lane_instructions = 0;        // active lanes, summed over warp instructions
+  uint64_t lane_instructions = 0;  // active lanes, summed over warp instructions
   uint64_t fp32_flops = 0, fp64_flops = 0, fp16_flops = 0, integer_ops = 0;  // outside the matrix units
   uint64_t tensor_flops_f16 = 0, tensor_flops_bf16 = 0, tensor_flops_tf32 = 0, tensor_flops_f64 = 0, tensor_ops_i8 = 0;
   uint64_t global_bytes_read = 0, global_bytes_written = 0;  // bytes requested by lanes
-  uint64_t dram_bytes = 0;               // bytes of distinct 32-byte sectors touched (an infinite cache's misses)
+  uint64_t dram_bytes = 0;  // bytes of distinct 32-byte sectors touched (an infinite cache's misses)
 };
 
 struct ByteRange {
@@ -90,24 +90,33 @@ struct AccessRecord {
 };
 
 struct Fault {
-  enum class Kind { kNone, kIllegalAddress, kMisaligned, kTrap, kAssert, kIllegalInstruction, kLaunchTimeout, kInvalidConfig } kind = Kind::kNone;
+  enum class Kind {
+    kNone,
+    kIllegalAddress,
+    kMisaligned,
+    kTrap,
+    kAssert,
+    kIllegalInstruction,
+    kLaunchTimeout,
+    kInvalidConfig
+  } kind = Kind::kNone;
   std::string message;  // kernel, PTX line, thread, address
 };
 
 struct DeviceTraits {
-  uint32_t compute_capability = 80;      // major * 10 + minor: %-registers and target checks
-  uint32_t multiprocessors = 108;        // %nsmid
+  uint32_t compute_capability = 80;  // major * 10 + minor: %-registers and target checks
+  uint32_t multiprocessors = 108;    // %nsmid
   uint32_t device_index = 0;
 };
 
 struct Launch {
   Dim3 grid, block, cluster;
   uint32_t dynamic_shared_bytes = 0;
-  const uint8_t* parameters = nullptr;   // parameter_block_size bytes
+  const uint8_t* parameters = nullptr;  // parameter_block_size bytes
   uint64_t grid_id = 0;
   bool record_accesses = false;
-  bool cooperative = false;              // every block is resident at once, so that blocks may wait for each other
-  uint64_t step_budget = 0;              // warp instructions until kLaunchTimeout; 0: kDefaultStepBudget
+  bool cooperative = false;  // every block is resident at once, so that blocks may wait for each other
+  uint64_t step_budget = 0;  // warp instructions until kLaunchTimeout; 0: kDefaultStepBudget
 };
 
 constexpr uint64_t kDefaultStepBudget = 20'000'000'000;  // minutes of interpretation
@@ -115,8 +124,8 @@ constexpr uint64_t kDefaultStepBudget = 20'000'000'000;  // minutes of interpret
 struct LaunchOutcome {
   Fault fault;
   Work work;
-  AccessRecord accesses;                 // filled when record_accesses
-  std::string printf_output;             // device printf, in order of execution
+  AccessRecord accesses;      // filled when record_accesses
+  std::string printf_output;  // device printf, in order of execution
 };
 
 class Kernel {
@@ -139,6 +148,7 @@ class Program {
 /// Compiles every function of the module(s); several modules are linked (cuLink,
 /// extern functions). Throws LoadError. An unknown instruction is an error that
 /// names it, at load.
-std::unique_ptr<Program> load(const std::vector<const ptx::Module*>& modules, GlobalAllocator& globals, const DeviceTraits& traits);
+std::unique_ptr<Program> load(const std::vector<const ptx::Module*>& modules, GlobalAllocator& globals,
+                              const DeviceTraits& traits);
 
 }  // namespace tessera::sim

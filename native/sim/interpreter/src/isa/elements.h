@@ -26,7 +26,9 @@ struct BfloatElement {
 struct Tf32Element {
   using Calc = f32;
   static constexpr int kPerRegister = 4;
-  static TS_INLINE f32 at(const u32* words, int row, int column) { return f32_of(words[row * 4 + column] & 0xffffe000u); }
+  static TS_INLINE f32 at(const u32* words, int row, int column) {
+    return f32_of(words[row * 4 + column] & 0xffffe000u);
+  }
 };
 template <class F>
 struct SmallFloatElement {

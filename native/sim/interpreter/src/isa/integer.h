@@ -131,7 +131,8 @@ TS_INLINE u32 remainder<u32>(u32 a, u32 b) {
 template <>
 TS_INLINE s32 divide<s32>(s32 a, s32 b) {
   // The quotient of INT_MIN by -1 is 2^31, which wraps.
-  const s32 quotient = static_cast<s32>(static_cast<u32>(static_cast<s64>(static_cast<f64>(a) / static_cast<f64>(b == 0 ? 1 : b))));
+  const s32 quotient =
+      static_cast<s32>(static_cast<u32>(static_cast<s64>(static_cast<f64>(a) / static_cast<f64>(b == 0 ? 1 : b))));
   return b == 0 ? -1 : quotient;
 }
 template <>

@@ -116,8 +116,8 @@ struct Mapped<R (*)(A, B, C, D), kFunction> {
     const Storage<C>* c = lanes_of<C>(w, op.r[3]);
     const Storage<D>* e = lanes_of<D>(w, op.r[4]);
     TS_LANES {
-      const Storage<R> result = to_storage<R>(kFunction(from_storage<A>(a[i]), from_storage<B>(b[i]),
-                                                        from_storage<C>(c[i]), from_storage<D>(e[i])));
+      const Storage<R> result = to_storage<R>(
+          kFunction(from_storage<A>(a[i]), from_storage<B>(b[i]), from_storage<C>(c[i]), from_storage<D>(e[i])));
       d[i] = (mask >> i & 1) != 0 ? result : d[i];
     }
   }

@@ -94,7 +94,8 @@ TS_INLINE u32 encode(f32 value) {
   u32 code = kept + (up ? 1u : 0u) + (exponent > 1 ? static_cast<u32>(exponent - 1) << F::kMantissa : 0u);
   code = code > F::kMaxFinite ? (kSaturateFinite ? F::kMaxFinite : overflow_code<F, kMode>(negative)) : code;
   if constexpr (!kSaturateFinite && F::kInfinity != 0) code = magnitude == 0x7f800000u ? F::kInfinity : code;
-  if constexpr (!kSaturateFinite && F::kInfinity == 0) code = code == F::kMaxFinite && magnitude == 0x7f800000u ? F::kNan : code;
+  if constexpr (!kSaturateFinite && F::kInfinity == 0)
+    code = code == F::kMaxFinite && magnitude == 0x7f800000u ? F::kNan : code;
   const u32 sign = (negative ? 1u : 0u) << F::kSignShift;
   return magnitude > 0x7f800000u ? F::kNan : code | sign;
 }
@@ -117,7 +118,8 @@ TS_INLINE u32 encode(f64 value) {
   if constexpr (F::kInfinity != 0) code = magnitude == 0x7ff0000000000000ull ? F::kInfinity : code;
   const u32 sign = (negative ? 1u : 0u) << F::kSignShift;
   // From double, unlike from float, a NaN keeps its sign and the top of its payload.
-  const u32 nan = F::kInfinity | 1u << (F::kMantissa - 1) | static_cast<u32>(magnitude >> (52 - F::kMantissa) & ((1u << F::kMantissa) - 1));
+  const u32 nan = F::kInfinity | 1u << (F::kMantissa - 1) |
+                  static_cast<u32>(magnitude >> (52 - F::kMantissa) & ((1u << F::kMantissa) - 1));
   return (magnitude > 0x7ff0000000000000ull ? nan : code) | sign;
 }
 
@@ -126,7 +128,8 @@ template <class F>
 TS_INLINE f32 decode(u32 code) {
   const u32 magnitude = code & ((1u << F::kSignShift) - 1);
   const u32 exponent = magnitude >> F::kMantissa, fraction = magnitude & ((1u << F::kMantissa) - 1);
-  const f32 subnormal = static_cast<f32>(static_cast<s32>(fraction)) * f32_of(static_cast<u32>(127 + 1 - F::kBias - F::kMantissa) << 23);
+  const f32 subnormal =
+      static_cast<f32>(static_cast<s32>(fraction)) * f32_of(static_cast<u32>(127 + 1 - F::kBias - F::kMantissa) << 23);
   const u32 normal = (exponent + static_cast<u32>(127 - F::kBias)) << 23 | fraction << (23 - F::kMantissa);
   u32 bits = exponent == 0 ? bits_of(subnormal) : normal;
   if constexpr (F::kInfinity != 0) {

@@ -73,24 +73,37 @@ TS_INLINE f64 reciprocal_root64(f64 a) {
   return result == result ? result : f64_of(kNanF64);
 }
 
-#define TS_APPROXIMATE(OP, FUNCTION)                                               \
-  {op_key(Op::OP, Type::kF32), map<&approximate<&FUNCTION, false>>},               \
-  {op_key(Op::OP, Type::kF32, Type::kNone, kFtz), map<&approximate<&FUNCTION, true>>}
+#define TS_APPROXIMATE(OP, FUNCTION)                                                  \
+  {op_key(Op::OP, Type::kF32), map<&approximate<&FUNCTION, false>>}, {                \
+    op_key(Op::OP, Type::kF32, Type::kNone, kFtz), map<&approximate<&FUNCTION, true>> \
+  }
 
 // Variant 4 tells an approximate operation from the rounded ones of the same name.
-#define TS_APPROXIMATE_4(OP, FUNCTION)                                             \
-  {op_key(Op::OP, Type::kF32, Type::kNone, 0, 4), map<&approximate<&FUNCTION, false>>},               \
-  {op_key(Op::OP, Type::kF32, Type::kNone, kFtz, 4), map<&approximate<&FUNCTION, true>>}
+#define TS_APPROXIMATE_4(OP, FUNCTION)                                                    \
+  {op_key(Op::OP, Type::kF32, Type::kNone, 0, 4), map<&approximate<&FUNCTION, false>>}, { \
+    op_key(Op::OP, Type::kF32, Type::kNone, kFtz, 4), map<&approximate<&FUNCTION, true>>  \
+  }
 
 constexpr OpEntry kEntries[] = {
-    TS_APPROXIMATE(kEx2, exp2_float), TS_APPROXIMATE(kLg2, log2_float), TS_APPROXIMATE(kTanh, tanh_float),
-    TS_APPROXIMATE(kRsqrt, rsqrt_float), TS_APPROXIMATE_4(kRcp, reciprocal), TS_APPROXIMATE_4(kSqrt, square_root),
-    {op_key(Op::kSin, Type::kF32), &trigonometry<0, false>}, {op_key(Op::kSin, Type::kF32, Type::kNone, kFtz), &trigonometry<0, true>},
-    {op_key(Op::kCos, Type::kF32), &trigonometry<1, false>}, {op_key(Op::kCos, Type::kF32, Type::kNone, kFtz), &trigonometry<1, true>},
-    {op_key(Op::kFdivFull, Type::kF32), map<&divide_full<false>>}, {op_key(Op::kFdivFull, Type::kF32, Type::kNone, kFtz), &Flushing<SingleFormat, &divide_full<true>, &exact_quotient<f32>>::run},
-    {op_key(Op::kFdivApprox, Type::kF32), map<&divide_approximately<false>>}, {op_key(Op::kFdivApprox, Type::kF32, Type::kNone, kFtz), &Flushing<SingleFormat, &divide_approximately<true>, &exact_quotient<f32>>::run},
+    TS_APPROXIMATE(kEx2, exp2_float),
+    TS_APPROXIMATE(kLg2, log2_float),
+    TS_APPROXIMATE(kTanh, tanh_float),
+    TS_APPROXIMATE(kRsqrt, rsqrt_float),
+    TS_APPROXIMATE_4(kRcp, reciprocal),
+    TS_APPROXIMATE_4(kSqrt, square_root),
+    {op_key(Op::kSin, Type::kF32), &trigonometry<0, false>},
+    {op_key(Op::kSin, Type::kF32, Type::kNone, kFtz), &trigonometry<0, true>},
+    {op_key(Op::kCos, Type::kF32), &trigonometry<1, false>},
+    {op_key(Op::kCos, Type::kF32, Type::kNone, kFtz), &trigonometry<1, true>},
+    {op_key(Op::kFdivFull, Type::kF32), map<&divide_full<false>>},
+    {op_key(Op::kFdivFull, Type::kF32, Type::kNone, kFtz),
+     &Flushing<SingleFormat, &divide_full<true>, &exact_quotient<f32>>::run},
+    {op_key(Op::kFdivApprox, Type::kF32), map<&divide_approximately<false>>},
+    {op_key(Op::kFdivApprox, Type::kF32, Type::kNone, kFtz),
+     &Flushing<SingleFormat, &divide_approximately<true>, &exact_quotient<f32>>::run},
     {op_key(Op::kRcpApprox64, Type::kF64, Type::kNone, kFtz), map<&reciprocal64>},
-    {op_key(Op::kRsqrtApprox64, Type::kF64), map<&reciprocal_root64>}, {op_key(Op::kRsqrtApprox64, Type::kF64, Type::kNone, kFtz), map<&reciprocal_root64_high>},
+    {op_key(Op::kRsqrtApprox64, Type::kF64), map<&reciprocal_root64>},
+    {op_key(Op::kRsqrtApprox64, Type::kF64, Type::kNone, kFtz), map<&reciprocal_root64_high>},
 };
 
 }  // namespace

@@ -31,7 +31,8 @@ void atomic(Warp& w, const MicroOp& op, u32 mask) {
     Storage<T> old = __atomic_load_n(reinterpret_cast<Storage<T>*>(at.host[i]), __ATOMIC_RELAXED);
     for (bool done = false; !done;) {
       const T before = from_storage<T>(old);
-      old = exchange_bits<T>(at.host[i], old, at.global ? kGlobalUpdate(before, operand) : kUpdate(before, operand), done);
+      old = exchange_bits<T>(at.host[i], old, at.global ? kGlobalUpdate(before, operand) : kUpdate(before, operand),
+                             done);
     }
     d[i] = old;
   }
@@ -47,7 +48,8 @@ void compare_and_swap(Warp& w, const MicroOp& op, u32 mask) {
   for (int i = 0; i < kLanes; ++i) {
     if ((mask >> i & 1) == 0) continue;
     T expected = compared[i];
-    __atomic_compare_exchange_n(reinterpret_cast<T*>(at.host[i]), &expected, desired[i], false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    __atomic_compare_exchange_n(reinterpret_cast<T*>(at.host[i]), &expected, desired[i], false, __ATOMIC_SEQ_CST,
+                                __ATOMIC_SEQ_CST);
     d[i] = expected;
   }
 }
@@ -74,7 +76,9 @@ TS_INLINE f32 update_value(f32 a, f32 b) {
   if constexpr (kWhich == HalfUpdate::kAdd) return a + b;
   const bool first = kWhich == HalfUpdate::kMin ? a < b : a > b;
   const bool zeros = a == 0.0f && b == 0.0f;
-  const f32 ordered = zeros ? f32_of(kWhich == HalfUpdate::kMin ? bits_of(a) | bits_of(b) : bits_of(a) & bits_of(b)) : first ? a : b;
+  const f32 ordered = zeros   ? f32_of(kWhich == HalfUpdate::kMin ? bits_of(a) | bits_of(b) : bits_of(a) & bits_of(b))
+                      : first ? a
+                              : b;
   return a != a ? b : b != b ? a : ordered;
 }
 template <HalfUpdate kWhich>
@@ -97,28 +101,56 @@ TS_INLINE u32 update_pair(u32 a, u32 b) {
 }
 
 // The name of the update, as lowering passes it in the key's variant.
-enum Update : u8 { kUpdateAdd, kUpdateMin, kUpdateMax, kUpdateAnd, kUpdateOr, kUpdateXor, kUpdateExch, kUpdateInc, kUpdateDec };
+enum Update : u8 {
+  kUpdateAdd,
+  kUpdateMin,
+  kUpdateMax,
+  kUpdateAnd,
+  kUpdateOr,
+  kUpdateXor,
+  kUpdateExch,
+  kUpdateInc,
+  kUpdateDec
+};
 
-#define TS_ATOM(NAME, TYPE, T, FUNCTION) {op_key(Op::kAtom, Type::TYPE, Type::kNone, 0, NAME), &atomic<T, &FUNCTION, &FUNCTION>}
-#define TS_INTEGER_ATOM(TYPE, T)                                                                       \
-  TS_ATOM(kUpdateAdd, TYPE, T, add<T>), TS_ATOM(kUpdateMin, TYPE, T, minimum<T>), TS_ATOM(kUpdateMax, TYPE, T, maximum<T>)
-#define TS_BIT_ATOM(TYPE, T)                                                                           \
-  TS_ATOM(kUpdateAnd, TYPE, T, bit_and<T>), TS_ATOM(kUpdateOr, TYPE, T, bit_or<T>), TS_ATOM(kUpdateXor, TYPE, T, bit_xor<T>), \
-  TS_ATOM(kUpdateExch, TYPE, T, replace<T>), {op_key(Op::kAtomCas, Type::TYPE), &compare_and_swap<T>}
-#define TS_HALF_ATOM(NAME, WHICH)                                                                      \
-  {op_key(Op::kAtom, Type::kF16, Type::kNone, 0, NAME), &atomic<f16, &update_single<f16, WHICH>, &update_single<f16, WHICH>>}, \
-  {op_key(Op::kAtom, Type::kBF16, Type::kNone, 0, NAME), &atomic<bf16, &update_single<bf16, WHICH>, &update_single<bf16, WHICH>>}, \
-  {op_key(Op::kAtom, Type::kF16x2, Type::kNone, 0, NAME), &atomic<u32, &update_pair<f16, WHICH>, &update_pair<f16, WHICH>>}, \
-  {op_key(Op::kAtom, Type::kBF16x2, Type::kNone, 0, NAME), &atomic<u32, &update_pair<bf16, WHICH>, &update_pair<bf16, WHICH>>}
+#define TS_ATOM(NAME, TYPE, T, FUNCTION) \
+  {op_key(Op::kAtom, Type::TYPE, Type::kNone, 0, NAME), &atomic<T, &FUNCTION, &FUNCTION>}
+#define TS_INTEGER_ATOM(TYPE, T)                                                  \
+  TS_ATOM(kUpdateAdd, TYPE, T, add<T>), TS_ATOM(kUpdateMin, TYPE, T, minimum<T>), \
+      TS_ATOM(kUpdateMax, TYPE, T, maximum<T>)
+#define TS_BIT_ATOM(TYPE, T)                                                                 \
+  TS_ATOM(kUpdateAnd, TYPE, T, bit_and<T>), TS_ATOM(kUpdateOr, TYPE, T, bit_or<T>),          \
+      TS_ATOM(kUpdateXor, TYPE, T, bit_xor<T>), TS_ATOM(kUpdateExch, TYPE, T, replace<T>), { \
+    op_key(Op::kAtomCas, Type::TYPE), &compare_and_swap<T>                                   \
+  }
+#define TS_HALF_ATOM(NAME, WHICH)                                                \
+  {op_key(Op::kAtom, Type::kF16, Type::kNone, 0, NAME),                          \
+   &atomic<f16, &update_single<f16, WHICH>, &update_single<f16, WHICH>>},        \
+      {op_key(Op::kAtom, Type::kBF16, Type::kNone, 0, NAME),                     \
+       &atomic<bf16, &update_single<bf16, WHICH>, &update_single<bf16, WHICH>>}, \
+      {op_key(Op::kAtom, Type::kF16x2, Type::kNone, 0, NAME),                    \
+       &atomic<u32, &update_pair<f16, WHICH>, &update_pair<f16, WHICH>>},        \
+  {                                                                              \
+    op_key(Op::kAtom, Type::kBF16x2, Type::kNone, 0, NAME),                      \
+        &atomic<u32, &update_pair<bf16, WHICH>, &update_pair<bf16, WHICH>>       \
+  }
 
 constexpr OpEntry kEntries[] = {
-    TS_INTEGER_ATOM(kU32, u32), TS_INTEGER_ATOM(kS32, s32), TS_INTEGER_ATOM(kU64, u64), TS_INTEGER_ATOM(kS64, s64),
-    TS_BIT_ATOM(kB16, u16), TS_BIT_ATOM(kB32, u32), TS_BIT_ATOM(kB64, u64),
-    TS_ATOM(kUpdateInc, kU32, u32, increment), TS_ATOM(kUpdateDec, kU32, u32, decrement),
+    TS_INTEGER_ATOM(kU32, u32),
+    TS_INTEGER_ATOM(kS32, s32),
+    TS_INTEGER_ATOM(kU64, u64),
+    TS_INTEGER_ATOM(kS64, s64),
+    TS_BIT_ATOM(kB16, u16),
+    TS_BIT_ATOM(kB32, u32),
+    TS_BIT_ATOM(kB64, u64),
+    TS_ATOM(kUpdateInc, kU32, u32, increment),
+    TS_ATOM(kUpdateDec, kU32, u32, decrement),
     // On global memory the hardware's single-precision adder flushes subnormals; on shared memory it does not.
     {op_key(Op::kAtom, Type::kF32, Type::kNone, 0, kUpdateAdd), &atomic<f32, &add_float<false>, &add_float<true>>},
     TS_ATOM(kUpdateAdd, kF64, f64, add_double),
-    TS_HALF_ATOM(kUpdateAdd, HalfUpdate::kAdd), TS_HALF_ATOM(kUpdateMin, HalfUpdate::kMin), TS_HALF_ATOM(kUpdateMax, HalfUpdate::kMax),
+    TS_HALF_ATOM(kUpdateAdd, HalfUpdate::kAdd),
+    TS_HALF_ATOM(kUpdateMin, HalfUpdate::kMin),
+    TS_HALF_ATOM(kUpdateMax, HalfUpdate::kMax),
 };
 
 }  // namespace

@@ -21,7 +21,8 @@ TS_INLINE Object unpack(u64 word) {
           static_cast<s64>(word >> 40 & 0x1fffff) - kBytesBias, (word >> 63) != 0};
 }
 TS_INLINE u64 pack(const Object& o) {
-  return u64{o.pending} | u64{o.expected} << 20 | (static_cast<u64>(o.bytes + kBytesBias) & 0x1fffff) << 40 | u64{o.phase} << 63;
+  return u64{o.pending} | u64{o.expected} << 20 | (static_cast<u64>(o.bytes + kBytesBias) & 0x1fffff) << 40 |
+         u64{o.phase} << 63;
 }
 TS_INLINE u64& word_at(u64 host) { return *reinterpret_cast<u64*>(host); }
 
@@ -44,7 +45,8 @@ void each(Warp& w, const MicroOp& op, u32 mask, u32 ref, AccessVerb verb, F visi
 void init(Warp& w, const MicroOp& op, u32 mask) {
   const u32* count = w.lanes32(op.r[1]);
   each(w, op, mask, op.r[0], AccessVerb::kWrite, [&](int i, u64 host) {
-    if (count[i] == 0 || count[i] > kCountMask) raise_fault(Fault::Kind::kIllegalInstruction, "mbarrier.init with a count out of range", op, i);
+    if (count[i] == 0 || count[i] > kCountMask)
+      raise_fault(Fault::Kind::kIllegalInstruction, "mbarrier.init with a count out of range", op, i);
     word_at(host) = pack({count[i], count[i], 0, false});
   });
 }
@@ -55,7 +57,8 @@ void inval(Warp& w, const MicroOp& op, u32 mask) {
 
 TS_INLINE void arrive_at(const MicroOp& op, int lane, u64 host, u32 count, u32 bytes, bool drops) {
   Object o = unpack(word_at(host));
-  if (count == 0 || count > o.pending) raise_fault(Fault::Kind::kIllegalInstruction, "more arrivals at an mbarrier than it expects", op, lane);
+  if (count == 0 || count > o.pending)
+    raise_fault(Fault::Kind::kIllegalInstruction, "more arrivals at an mbarrier than it expects", op, lane);
   o.bytes += bytes;
   o.pending -= count;
   if (drops) o.expected -= count;
@@ -116,19 +119,22 @@ TS_INLINE u32 pending_count(u64 state) { return unpack(state).pending; }
 
 /// r = {destination, source, bytes, mbarrier}; imm: the two spaces, and whether there is an mbarrier.
 void bulk_copy(Warp& w, const MicroOp& op, u32 mask) {
-  const MemorySpace to_space = static_cast<MemorySpace>(op.imm & 15), from_space = static_cast<MemorySpace>(op.imm >> 4 & 15);
+  const MemorySpace to_space = static_cast<MemorySpace>(op.imm & 15),
+                    from_space = static_cast<MemorySpace>(op.imm >> 4 & 15);
   const u64 *to = w.lanes64(op.r[0]), *from = w.lanes64(op.r[1]), *barrier = w.lanes64(op.r[3]);
   const u32* bytes = w.lanes32(op.r[2]);
   for (int i = 0; i < kLanes; ++i) {
     if ((mask >> i & 1) == 0) continue;
-    if (bytes[i] % 16 != 0) raise_fault(Fault::Kind::kIllegalInstruction, "a bulk copy's size is not a multiple of 16", op, i);
+    if (bytes[i] % 16 != 0)
+      raise_fault(Fault::Kind::kIllegalInstruction, "a bulk copy's size is not a multiple of 16", op, i);
     if (bytes[i] != 0) {
       Resolved target, origin;
       target.host[i] = to[i];
       origin.host[i] = from[i];
       resolve_addresses(w, op, 1u << i, from_space, bytes[i], 16, AccessVerb::kRead, origin);
       resolve_addresses(w, op, 1u << i, to_space, bytes[i], 16, AccessVerb::kWrite, target);
-      __builtin_memmove(reinterpret_cast<void*>(target.host[i]), reinterpret_cast<const void*>(origin.host[i]), bytes[i]);
+      __builtin_memmove(reinterpret_cast<void*>(target.host[i]), reinterpret_cast<const void*>(origin.host[i]),
+                        bytes[i]);
     }
     if ((op.imm >> 8 & 1) == 0) continue;
     Resolved object;

@@ -41,9 +41,9 @@ TS_INLINE u32 permute(u32 a, u32 b, u32 selector) {
 enum PermuteMode { kForward4, kBackward4, kReplicate8, kClampLeft, kClampRight, kReplicate16 };
 template <PermuteMode kMode>
 TS_INLINE u32 permute_mode(u32 a, u32 b, u32 c) {
-  constexpr u32 kSelectors[6][4] = {
-      {0x3210, 0x4321, 0x5432, 0x6543}, {0x5670, 0x6701, 0x7012, 0x0123}, {0x0000, 0x1111, 0x2222, 0x3333},
-      {0x3210, 0x3211, 0x3222, 0x3333}, {0x0000, 0x1110, 0x2210, 0x3210}, {0x1010, 0x3232, 0x1010, 0x3232}};
+  constexpr u32 kSelectors[6][4] = {{0x3210, 0x4321, 0x5432, 0x6543}, {0x5670, 0x6701, 0x7012, 0x0123},
+                                    {0x0000, 0x1111, 0x2222, 0x3333}, {0x3210, 0x3211, 0x3222, 0x3333},
+                                    {0x0000, 0x1110, 0x2210, 0x3210}, {0x1010, 0x3232, 0x1010, 0x3232}};
   return permute(a, b, kSelectors[kMode][c & 3]);
 }
 
@@ -63,26 +63,43 @@ void predicate_move(Warp& w, const MicroOp& op, u32 mask) {
   d = (d & ~mask) | (a & mask);
 }
 
-#define TS_LOGIC(OP, FUNCTION)                                                                       \
-  {op_key(Op::OP, Type::kB16), map<&FUNCTION<u16>>}, {op_key(Op::OP, Type::kB32), map<&FUNCTION<u32>>}, \
-  {op_key(Op::OP, Type::kB64), map<&FUNCTION<u64>>}
+#define TS_LOGIC(OP, FUNCTION)                                                                            \
+  {op_key(Op::OP, Type::kB16), map<&FUNCTION<u16>>}, {op_key(Op::OP, Type::kB32), map<&FUNCTION<u32>>}, { \
+    op_key(Op::OP, Type::kB64), map<&FUNCTION<u64>>                                                       \
+  }
 #define TS_SHR(TYPE, T) {op_key(Op::kShr, Type::TYPE), map<&shift_right<T>>}
-#define TS_FIND(TYPE, T)                                                      \
-  {op_key(Op::kBfind, Type::TYPE), map<&bfind<T>>}, {op_key(Op::kBfindShift, Type::TYPE), map<&bfind_shift<T>>}, \
-  {op_key(Op::kBfe, Type::TYPE), map<&bit_field_extract<T>>}
+#define TS_FIND(TYPE, T)                                                                                           \
+  {op_key(Op::kBfind, Type::TYPE), map<&bfind<T>>}, {op_key(Op::kBfindShift, Type::TYPE), map<&bfind_shift<T>>}, { \
+    op_key(Op::kBfe, Type::TYPE), map<&bit_field_extract<T>>                                                       \
+  }
 
 constexpr OpEntry kEntries[] = {
-    TS_LOGIC(kAnd, bit_and), TS_LOGIC(kOr, bit_or), TS_LOGIC(kXor, bit_xor), TS_LOGIC(kNot, bit_not),
-    TS_LOGIC(kCnot, logical_not), TS_LOGIC(kShl, shift_left),
+    TS_LOGIC(kAnd, bit_and),
+    TS_LOGIC(kOr, bit_or),
+    TS_LOGIC(kXor, bit_xor),
+    TS_LOGIC(kNot, bit_not),
+    TS_LOGIC(kCnot, logical_not),
+    TS_LOGIC(kShl, shift_left),
     {op_key(Op::kAnd, Type::kPred), &predicate_logic<&bit_and<u32>>},
     {op_key(Op::kOr, Type::kPred), &predicate_logic<&bit_or<u32>>},
     {op_key(Op::kXor, Type::kPred), &predicate_logic<&bit_xor<u32>>},
     {op_key(Op::kMov, Type::kPred), &predicate_move},
-    TS_SHR(kU16, u16), TS_SHR(kS16, s16), TS_SHR(kU32, u32), TS_SHR(kS32, s32), TS_SHR(kU64, u64), TS_SHR(kS64, s64),
-    TS_FIND(kU32, u32), TS_FIND(kS32, s32), TS_FIND(kU64, u64), TS_FIND(kS64, s64),
-    {op_key(Op::kPopc, Type::kB32), map<&popc32>}, {op_key(Op::kPopc, Type::kB64), map<&popc64>},
-    {op_key(Op::kClz, Type::kB32), map<&clz32>}, {op_key(Op::kClz, Type::kB64), map<&clz64>},
-    {op_key(Op::kBrev, Type::kB32), map<&reverse32>}, {op_key(Op::kBrev, Type::kB64), map<&reverse64>},
+    TS_SHR(kU16, u16),
+    TS_SHR(kS16, s16),
+    TS_SHR(kU32, u32),
+    TS_SHR(kS32, s32),
+    TS_SHR(kU64, u64),
+    TS_SHR(kS64, s64),
+    TS_FIND(kU32, u32),
+    TS_FIND(kS32, s32),
+    TS_FIND(kU64, u64),
+    TS_FIND(kS64, s64),
+    {op_key(Op::kPopc, Type::kB32), map<&popc32>},
+    {op_key(Op::kPopc, Type::kB64), map<&popc64>},
+    {op_key(Op::kClz, Type::kB32), map<&clz32>},
+    {op_key(Op::kClz, Type::kB64), map<&clz64>},
+    {op_key(Op::kBrev, Type::kB32), map<&reverse32>},
+    {op_key(Op::kBrev, Type::kB64), map<&reverse64>},
     {op_key(Op::kFns, Type::kB32), map<&fns>},
     {op_key(Op::kBfi, Type::kB32), map<&bit_field_insert<u32>>},
     {op_key(Op::kBfi, Type::kB64), map<&bit_field_insert<u64>>},

@@ -9,16 +9,20 @@ namespace tessera::sim::TESSERA_SIM_ISA {
 namespace {
 
 // How lowering encodes a comparison in imm.
-constexpr u64 kInvert = 1;         // the opposite of the handler's comparison
-constexpr int kCombineShift = 1;   // 0: none, 1: and, 2: or, 3: xor, with the third source
+constexpr u64 kInvert = 1;        // the opposite of the handler's comparison
+constexpr int kCombineShift = 1;  // 0: none, 1: and, 2: or, 3: xor, with the third source
 constexpr u64 kNegateThird = 8;
 
 TS_INLINE u32 combine(u32 compared, u32 third, u64 imm) {
   switch (imm >> kCombineShift & 3) {
-    case 1: return compared & third;
-    case 2: return compared | third;
-    case 3: return compared ^ third;
-    default: return compared;
+    case 1:
+      return compared & third;
+    case 2:
+      return compared | third;
+    case 3:
+      return compared ^ third;
+    default:
+      return compared;
   }
 }
 
@@ -46,7 +50,8 @@ void setp_halves(Warp& w, const MicroOp& op, u32 mask) {
   }
   const u32 invert = 0u - static_cast<u32>(op.imm & kInvert);
   const u32 third = w.predicate(op.r[4]) ^ ((op.imm & kNegateThird) != 0 ? ~0u : 0u);
-  const u32 first = combine(mask_of(low) ^ invert, third, op.imm), second = combine(mask_of(high) ^ invert, third, op.imm);
+  const u32 first = combine(mask_of(low) ^ invert, third, op.imm),
+            second = combine(mask_of(high) ^ invert, third, op.imm);
   u32 &p = w.predicate(op.r[0]), &q = w.predicate(op.r[1]);
   p = (p & ~mask) | (first & mask);
   q = (q & ~mask) | (second & mask);
@@ -133,44 +138,57 @@ void testp(Warp& w, const MicroOp& op, u32 mask) {
   u32 found = 0;
   for (int i = 0; i < kLanes; ++i) {
     const Bits magnitude = a[i] & static_cast<Bits>(~kTop), exponent = a[i] & kExponent;
-    const bool kinds[6] = {magnitude < kExponent, magnitude == kExponent, magnitude <= kExponent,
-                           magnitude > kExponent, magnitude == 0 || (exponent != 0 && magnitude < kExponent),
-                           exponent == 0 && magnitude != 0};
+    const bool kinds[6] = {magnitude<kExponent, magnitude == kExponent, magnitude <= kExponent, magnitude> kExponent,
+                           magnitude == 0 || (exponent != 0 && magnitude < kExponent), exponent == 0 && magnitude != 0};
     found |= static_cast<u32>(kinds[op.imm]) << i;
   }
   u32& p = w.predicate(op.r[0]);
   p = (p & ~mask) | (found & mask);
 }
 
-#define TS_COMPARE(TYPE, T)                                                              \
-  {op_key(Op::kSetpEq, Type::TYPE), &setp<T, &equal<T>>},                                \
-  {op_key(Op::kSetpLt, Type::TYPE), &setp<T, &less<T>>},                                 \
-  {op_key(Op::kSetpLe, Type::TYPE), &setp<T, &less_equal<T>>}
-#define TS_COMPARE_F(TYPE, T, FLUSH, FLAGS)                                                               \
-  {op_key(Op::kSetpEq, Type::TYPE, Type::kNone, FLAGS), &setp<T, &equal_f<T, FLUSH>>},                    \
-  {op_key(Op::kSetpNe, Type::TYPE, Type::kNone, FLAGS), &setp<T, &differ_f<T, FLUSH>>},                   \
-  {op_key(Op::kSetpLt, Type::TYPE, Type::kNone, FLAGS), &setp<T, &less_f<T, FLUSH>>},                     \
-  {op_key(Op::kSetpLe, Type::TYPE, Type::kNone, FLAGS), &setp<T, &less_equal_f<T, FLUSH>>},               \
-  {op_key(Op::kSetpNan, Type::TYPE, Type::kNone, FLAGS), &setp<T, &unordered_f<T, FLUSH>>}
-#define TS_COMPARE_2(TYPE, T, FLUSH, FLAGS)                                                               \
-  {op_key(Op::kSetpEq, Type::TYPE, Type::kNone, FLAGS), &setp_halves<T, &equal_f<T, FLUSH>>},             \
-  {op_key(Op::kSetpNe, Type::TYPE, Type::kNone, FLAGS), &setp_halves<T, &differ_f<T, FLUSH>>},            \
-  {op_key(Op::kSetpLt, Type::TYPE, Type::kNone, FLAGS), &setp_halves<T, &less_f<T, FLUSH>>},              \
-  {op_key(Op::kSetpLe, Type::TYPE, Type::kNone, FLAGS), &setp_halves<T, &less_equal_f<T, FLUSH>>},        \
-  {op_key(Op::kSetpNan, Type::TYPE, Type::kNone, FLAGS), &setp_halves<T, &unordered_f<T, FLUSH>>}
-#define TS_SELECT(TYPE, T)                                                      \
-  {op_key(Op::kSelp, Type::TYPE), &selp<T>},                                    \
-  {op_key(Op::kSlct, Type::TYPE, Type::kS32), map<&select_integer<T>>},         \
-  {op_key(Op::kSlct, Type::TYPE, Type::kF32), map<&select_float<T, false>>},    \
-  {op_key(Op::kSlct, Type::TYPE, Type::kF32, kFtz), map<&select_float<T, true>>}
+#define TS_COMPARE(TYPE, T)                                                                                        \
+  {op_key(Op::kSetpEq, Type::TYPE), &setp<T, &equal<T>>}, {op_key(Op::kSetpLt, Type::TYPE), &setp<T, &less<T>>}, { \
+    op_key(Op::kSetpLe, Type::TYPE), &setp<T, &less_equal<T>>                                                      \
+  }
+#define TS_COMPARE_F(TYPE, T, FLUSH, FLAGS)                                                       \
+  {op_key(Op::kSetpEq, Type::TYPE, Type::kNone, FLAGS), &setp<T, &equal_f<T, FLUSH>>},            \
+      {op_key(Op::kSetpNe, Type::TYPE, Type::kNone, FLAGS), &setp<T, &differ_f<T, FLUSH>>},       \
+      {op_key(Op::kSetpLt, Type::TYPE, Type::kNone, FLAGS), &setp<T, &less_f<T, FLUSH>>},         \
+      {op_key(Op::kSetpLe, Type::TYPE, Type::kNone, FLAGS), &setp<T, &less_equal_f<T, FLUSH>>}, { \
+    op_key(Op::kSetpNan, Type::TYPE, Type::kNone, FLAGS), &setp<T, &unordered_f<T, FLUSH>>        \
+  }
+#define TS_COMPARE_2(TYPE, T, FLUSH, FLAGS)                                                              \
+  {op_key(Op::kSetpEq, Type::TYPE, Type::kNone, FLAGS), &setp_halves<T, &equal_f<T, FLUSH>>},            \
+      {op_key(Op::kSetpNe, Type::TYPE, Type::kNone, FLAGS), &setp_halves<T, &differ_f<T, FLUSH>>},       \
+      {op_key(Op::kSetpLt, Type::TYPE, Type::kNone, FLAGS), &setp_halves<T, &less_f<T, FLUSH>>},         \
+      {op_key(Op::kSetpLe, Type::TYPE, Type::kNone, FLAGS), &setp_halves<T, &less_equal_f<T, FLUSH>>}, { \
+    op_key(Op::kSetpNan, Type::TYPE, Type::kNone, FLAGS), &setp_halves<T, &unordered_f<T, FLUSH>>        \
+  }
+#define TS_SELECT(TYPE, T)                                                                                         \
+  {op_key(Op::kSelp, Type::TYPE), &selp<T>}, {op_key(Op::kSlct, Type::TYPE, Type::kS32), map<&select_integer<T>>}, \
+      {op_key(Op::kSlct, Type::TYPE, Type::kF32), map<&select_float<T, false>>}, {                                 \
+    op_key(Op::kSlct, Type::TYPE, Type::kF32, kFtz), map<&select_float<T, true>>                                   \
+  }
 
 constexpr OpEntry kEntries[] = {
-    TS_COMPARE(kU16, u16), TS_COMPARE(kS16, s16), TS_COMPARE(kU32, u32), TS_COMPARE(kS32, s32),
-    TS_COMPARE(kU64, u64), TS_COMPARE(kS64, s64),
-    TS_COMPARE_F(kF32, f32, false, 0), TS_COMPARE_F(kF32, f32, true, kFtz), TS_COMPARE_F(kF64, f64, false, 0),
-    TS_COMPARE_F(kF16, f16, false, 0), TS_COMPARE_F(kF16, f16, true, kFtz), TS_COMPARE_F(kBF16, bf16, false, 0),
-    TS_COMPARE_2(kF16x2, f16, false, 0), TS_COMPARE_2(kF16x2, f16, true, kFtz), TS_COMPARE_2(kBF16x2, bf16, false, 0),
-    TS_SELECT(kB16, u16), TS_SELECT(kB32, u32), TS_SELECT(kB64, u64),
+    TS_COMPARE(kU16, u16),
+    TS_COMPARE(kS16, s16),
+    TS_COMPARE(kU32, u32),
+    TS_COMPARE(kS32, s32),
+    TS_COMPARE(kU64, u64),
+    TS_COMPARE(kS64, s64),
+    TS_COMPARE_F(kF32, f32, false, 0),
+    TS_COMPARE_F(kF32, f32, true, kFtz),
+    TS_COMPARE_F(kF64, f64, false, 0),
+    TS_COMPARE_F(kF16, f16, false, 0),
+    TS_COMPARE_F(kF16, f16, true, kFtz),
+    TS_COMPARE_F(kBF16, bf16, false, 0),
+    TS_COMPARE_2(kF16x2, f16, false, 0),
+    TS_COMPARE_2(kF16x2, f16, true, kFtz),
+    TS_COMPARE_2(kBF16x2, bf16, false, 0),
+    TS_SELECT(kB16, u16),
+    TS_SELECT(kB32, u32),
+    TS_SELECT(kB64, u64),
     {op_key(Op::kPackMask16), &pack_mask16},
     {op_key(Op::kTestp, Type::kF32), &testp<f32, u32, 23>},
     {op_key(Op::kTestp, Type::kF64), &testp<f64, u64, 52>},

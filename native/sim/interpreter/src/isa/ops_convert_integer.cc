@@ -28,18 +28,26 @@ TS_INLINE D convert_saturated(S a) {
 
 TS_INLINE f32 round_integral(f32 a, Rounding mode) {
   switch (mode) {
-    case Rounding::kZero: return __builtin_truncf(a);
-    case Rounding::kDown: return __builtin_floorf(a);
-    case Rounding::kUp: return __builtin_ceilf(a);
-    default: return __builtin_rintf(a);
+    case Rounding::kZero:
+      return __builtin_truncf(a);
+    case Rounding::kDown:
+      return __builtin_floorf(a);
+    case Rounding::kUp:
+      return __builtin_ceilf(a);
+    default:
+      return __builtin_rintf(a);
   }
 }
 TS_INLINE f64 round_integral(f64 a, Rounding mode) {
   switch (mode) {
-    case Rounding::kZero: return __builtin_trunc(a);
-    case Rounding::kDown: return __builtin_floor(a);
-    case Rounding::kUp: return __builtin_ceil(a);
-    default: return __builtin_rint(a);
+    case Rounding::kZero:
+      return __builtin_trunc(a);
+    case Rounding::kDown:
+      return __builtin_floor(a);
+    case Rounding::kUp:
+      return __builtin_ceil(a);
+    default:
+      return __builtin_rint(a);
   }
 }
 
@@ -67,7 +75,8 @@ TS_INLINE D to_integer(S a) {
   D result;
   if constexpr (sizeof(D) == 8 && !kSignedType<D>) {
     constexpr S kHalf = power_of_two<S>(63);
-    result = safe >= kHalf ? static_cast<D>(static_cast<s64>(safe - kHalf)) ^ (u64{1} << 63) : static_cast<D>(static_cast<s64>(safe));
+    result = safe >= kHalf ? static_cast<D>(static_cast<s64>(safe - kHalf)) ^ (u64{1} << 63)
+                           : static_cast<D>(static_cast<s64>(safe));
   } else if constexpr (sizeof(D) == 4 && !kSignedType<D>) {
     result = static_cast<D>(static_cast<s64>(safe));
   } else if constexpr (sizeof(D) < 4) {
@@ -103,41 +112,55 @@ TS_INLINE u16 to_half(S a) {
   return static_cast<u16>(encode<Target, kMode>(to_odd_double<S>(a)));
 }
 
-#define TS_DESTINATIONS(X, ST, S) \
-  X(ST, S, kU8, u8), X(ST, S, kS8, s8), X(ST, S, kU16, u16), X(ST, S, kS16, s16), X(ST, S, kU32, u32), X(ST, S, kS32, s32), \
-  X(ST, S, kU64, u64), X(ST, S, kS64, s64)
-#define TS_SOURCES(X) \
-  TS_DESTINATIONS(X, kU8, u8), TS_DESTINATIONS(X, kS8, s8), TS_DESTINATIONS(X, kU16, u16), TS_DESTINATIONS(X, kS16, s16), \
-  TS_DESTINATIONS(X, kU32, u32), TS_DESTINATIONS(X, kS32, s32), TS_DESTINATIONS(X, kU64, u64), TS_DESTINATIONS(X, kS64, s64)
-#define TS_INTEGERS(ST, S, DT, D)                                                              \
-  {op_key(Op::kCvt, Type::DT, Type::ST), map<&convert<S, D>>},                                 \
-  {op_key(Op::kCvt, Type::DT, Type::ST, kSat), map<&convert_saturated<S, D>>}
-#define TS_TO_INTEGER_MODE(ST, S, DT, D, FLAGS, MODE) \
-  {op_key(Op::kCvt, Type::DT, Type::ST, FLAGS, static_cast<u8>(MODE)), map<&to_integer<S, D, MODE, ((FLAGS)&kFtz) != 0>>}
-#define TS_TO_INTEGER_FLAGS(ST, S, DT, D, FLAGS)                                               \
-  TS_TO_INTEGER_MODE(ST, S, DT, D, FLAGS, Rounding::kNearestEven), TS_TO_INTEGER_MODE(ST, S, DT, D, FLAGS, Rounding::kZero), \
-  TS_TO_INTEGER_MODE(ST, S, DT, D, FLAGS, Rounding::kDown), TS_TO_INTEGER_MODE(ST, S, DT, D, FLAGS, Rounding::kUp)
+#define TS_DESTINATIONS(X, ST, S)                                                                      \
+  X(ST, S, kU8, u8), X(ST, S, kS8, s8), X(ST, S, kU16, u16), X(ST, S, kS16, s16), X(ST, S, kU32, u32), \
+      X(ST, S, kS32, s32), X(ST, S, kU64, u64), X(ST, S, kS64, s64)
+#define TS_SOURCES(X)                                                                              \
+  TS_DESTINATIONS(X, kU8, u8), TS_DESTINATIONS(X, kS8, s8), TS_DESTINATIONS(X, kU16, u16),         \
+      TS_DESTINATIONS(X, kS16, s16), TS_DESTINATIONS(X, kU32, u32), TS_DESTINATIONS(X, kS32, s32), \
+      TS_DESTINATIONS(X, kU64, u64), TS_DESTINATIONS(X, kS64, s64)
+#define TS_INTEGERS(ST, S, DT, D)                                             \
+  {op_key(Op::kCvt, Type::DT, Type::ST), map<&convert<S, D>>}, {              \
+    op_key(Op::kCvt, Type::DT, Type::ST, kSat), map<&convert_saturated<S, D>> \
+  }
+#define TS_TO_INTEGER_MODE(ST, S, DT, D, FLAGS, MODE)                  \
+  {op_key(Op::kCvt, Type::DT, Type::ST, FLAGS, static_cast<u8>(MODE)), \
+   map<&to_integer<S, D, MODE, ((FLAGS) & kFtz) != 0>>}
+#define TS_TO_INTEGER_FLAGS(ST, S, DT, D, FLAGS)                   \
+  TS_TO_INTEGER_MODE(ST, S, DT, D, FLAGS, Rounding::kNearestEven), \
+      TS_TO_INTEGER_MODE(ST, S, DT, D, FLAGS, Rounding::kZero),    \
+      TS_TO_INTEGER_MODE(ST, S, DT, D, FLAGS, Rounding::kDown), TS_TO_INTEGER_MODE(ST, S, DT, D, FLAGS, Rounding::kUp)
 #define TS_TO_INTEGER(ST, S, DT, D) TS_TO_INTEGER_FLAGS(ST, S, DT, D, 0)
 #define TS_TO_INTEGER_FTZ(ST, S, DT, D) TS_TO_INTEGER_FLAGS(ST, S, DT, D, kFtz)
-#define TS_FROM_MODE(ST, S, DT, HANDLER)                                                       \
-  {op_key(Op::kCvt, Type::DT, Type::ST, 0, 0), HANDLER},                                       \
-  {op_key(Op::kCvt, Type::DT, Type::ST, 0, 1), &rounded<HANDLER, Rounding::kZero>},            \
-  {op_key(Op::kCvt, Type::DT, Type::ST, 0, 2), &rounded<HANDLER, Rounding::kDown>},            \
-  {op_key(Op::kCvt, Type::DT, Type::ST, 0, 3), &rounded<HANDLER, Rounding::kUp>}
-#define TS_TO_HALF(ST, S, DT, FORMAT)                                                          \
+#define TS_FROM_MODE(ST, S, DT, HANDLER)                                                  \
+  {op_key(Op::kCvt, Type::DT, Type::ST, 0, 0), HANDLER},                                  \
+      {op_key(Op::kCvt, Type::DT, Type::ST, 0, 1), &rounded<HANDLER, Rounding::kZero>},   \
+      {op_key(Op::kCvt, Type::DT, Type::ST, 0, 2), &rounded<HANDLER, Rounding::kDown>}, { \
+    op_key(Op::kCvt, Type::DT, Type::ST, 0, 3), &rounded<HANDLER, Rounding::kUp>          \
+  }
+#define TS_TO_HALF(ST, S, DT, FORMAT)                                                             \
   {op_key(Op::kCvt, Type::DT, Type::ST, 0, 0), map<&to_half<S, FORMAT, Rounding::kNearestEven>>}, \
-  {op_key(Op::kCvt, Type::DT, Type::ST, 0, 1), map<&to_half<S, FORMAT, Rounding::kZero>>},     \
-  {op_key(Op::kCvt, Type::DT, Type::ST, 0, 2), map<&to_half<S, FORMAT, Rounding::kDown>>},     \
-  {op_key(Op::kCvt, Type::DT, Type::ST, 0, 3), map<&to_half<S, FORMAT, Rounding::kUp>>}
-#define TS_FROM_INTEGER(ST, S)                                                                 \
+      {op_key(Op::kCvt, Type::DT, Type::ST, 0, 1), map<&to_half<S, FORMAT, Rounding::kZero>>},    \
+      {op_key(Op::kCvt, Type::DT, Type::ST, 0, 2), map<&to_half<S, FORMAT, Rounding::kDown>>}, {  \
+    op_key(Op::kCvt, Type::DT, Type::ST, 0, 3), map<&to_half<S, FORMAT, Rounding::kUp>>           \
+  }
+#define TS_FROM_INTEGER(ST, S)                                                                                      \
   TS_FROM_MODE(ST, S, kF32, (map<&from_integer<S, f32>>)), TS_FROM_MODE(ST, S, kF64, (map<&from_integer<S, f64>>)), \
-  TS_TO_HALF(ST, S, kF16, HalfFormat), TS_TO_HALF(ST, S, kBF16, BfloatFormat)
+      TS_TO_HALF(ST, S, kF16, HalfFormat), TS_TO_HALF(ST, S, kBF16, BfloatFormat)
 
 constexpr OpEntry kEntries[] = {
     TS_SOURCES(TS_INTEGERS),
-    TS_DESTINATIONS(TS_TO_INTEGER, kF32, f32), TS_DESTINATIONS(TS_TO_INTEGER_FTZ, kF32, f32), TS_DESTINATIONS(TS_TO_INTEGER, kF64, f64),
-    TS_FROM_INTEGER(kU8, u8), TS_FROM_INTEGER(kS8, s8), TS_FROM_INTEGER(kU16, u16), TS_FROM_INTEGER(kS16, s16),
-    TS_FROM_INTEGER(kU32, u32), TS_FROM_INTEGER(kS32, s32), TS_FROM_INTEGER(kU64, u64), TS_FROM_INTEGER(kS64, s64),
+    TS_DESTINATIONS(TS_TO_INTEGER, kF32, f32),
+    TS_DESTINATIONS(TS_TO_INTEGER_FTZ, kF32, f32),
+    TS_DESTINATIONS(TS_TO_INTEGER, kF64, f64),
+    TS_FROM_INTEGER(kU8, u8),
+    TS_FROM_INTEGER(kS8, s8),
+    TS_FROM_INTEGER(kU16, u16),
+    TS_FROM_INTEGER(kS16, s16),
+    TS_FROM_INTEGER(kU32, u32),
+    TS_FROM_INTEGER(kS32, s32),
+    TS_FROM_INTEGER(kU64, u64),
+    TS_FROM_INTEGER(kS64, s64),
 };
 
 }  // namespace

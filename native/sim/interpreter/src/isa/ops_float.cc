@@ -38,7 +38,8 @@ TS_INLINE f32 fsqrt(f32 a) {
   return finish<F, S>(__builtin_sqrtf(value_of<f32, F>(a)));
 }
 
-/// A NaN result keeps the payload of the first operand here that is a NaN, made quiet; one that the operation makes is canonical.
+/// A NaN result keeps the payload of the first operand here that is a NaN, made quiet; one that the operation makes is
+/// canonical.
 TS_INLINE f64 finish64(f64 value, f64 first, f64 second, f64 third) {
   const f64 payload = first != first ? first : second != second ? second : third;
   const f64 nan = payload != payload ? quieted(payload) : f64_of(kNanF64);
@@ -108,47 +109,73 @@ TS_INLINE u64 on_floats(u64 a, u64 b) {
 }
 template <f32 (*kFunction)(f32, f32, f32)>
 TS_INLINE u64 on_floats3(u64 a, u64 b, u64 c) {
-  const u32 low = bits_of(kFunction(f32_of(static_cast<u32>(a)), f32_of(static_cast<u32>(b)), f32_of(static_cast<u32>(c))));
-  const u32 high = bits_of(kFunction(f32_of(static_cast<u32>(a >> 32)), f32_of(static_cast<u32>(b >> 32)), f32_of(static_cast<u32>(c >> 32))));
+  const u32 low =
+      bits_of(kFunction(f32_of(static_cast<u32>(a)), f32_of(static_cast<u32>(b)), f32_of(static_cast<u32>(c))));
+  const u32 high = bits_of(kFunction(f32_of(static_cast<u32>(a >> 32)), f32_of(static_cast<u32>(b >> 32)),
+                                     f32_of(static_cast<u32>(c >> 32))));
   return low | u64{high} << 32;
 }
 
-#define TS_ROUNDED(OP, TYPE, FLAGS, HANDLER)                                                                 \
-  {op_key(Op::OP, Type::TYPE, Type::kNone, FLAGS, 0), HANDLER},                                              \
-  {op_key(Op::OP, Type::TYPE, Type::kNone, FLAGS, 1), &rounded<HANDLER, Rounding::kZero>},                   \
-  {op_key(Op::OP, Type::TYPE, Type::kNone, FLAGS, 2), &rounded<HANDLER, Rounding::kDown>},                   \
-  {op_key(Op::OP, Type::TYPE, Type::kNone, FLAGS, 3), &rounded<HANDLER, Rounding::kUp>}
-#define TS_F32(OP, FUNCTION)                                                                                 \
+#define TS_ROUNDED(OP, TYPE, FLAGS, HANDLER)                                                     \
+  {op_key(Op::OP, Type::TYPE, Type::kNone, FLAGS, 0), HANDLER},                                  \
+      {op_key(Op::OP, Type::TYPE, Type::kNone, FLAGS, 1), &rounded<HANDLER, Rounding::kZero>},   \
+      {op_key(Op::OP, Type::TYPE, Type::kNone, FLAGS, 2), &rounded<HANDLER, Rounding::kDown>}, { \
+    op_key(Op::OP, Type::TYPE, Type::kNone, FLAGS, 3), &rounded<HANDLER, Rounding::kUp>          \
+  }
+#define TS_F32(OP, FUNCTION)                                                                                          \
   TS_ROUNDED(OP, kF32, 0, (map<&FUNCTION<false, false>>)), TS_ROUNDED(OP, kF32, kFtz, (map<&FUNCTION<true, false>>)), \
-  TS_ROUNDED(OP, kF32, kSat, (map<&FUNCTION<false, true>>)), TS_ROUNDED(OP, kF32, kFtz | kSat, (map<&FUNCTION<true, true>>))
+      TS_ROUNDED(OP, kF32, kSat, (map<&FUNCTION<false, true>>)),                                                      \
+      TS_ROUNDED(OP, kF32, kFtz | kSat, (map<&FUNCTION<true, true>>))
 // Operations whose exact result decides whether it is flushed.
-#define TS_F32_TINY(OP, FUNCTION, EXACT)                                                                     \
+#define TS_F32_TINY(OP, FUNCTION, EXACT)                                                                              \
   TS_ROUNDED(OP, kF32, 0, (map<&FUNCTION<false, false>>)), TS_ROUNDED(OP, kF32, kSat, (map<&FUNCTION<false, true>>)), \
-  TS_ROUNDED(OP, kF32, kFtz, (&Flushing<SingleFormat, &FUNCTION<true, false>, &EXACT<f32>>::run)),           \
-  TS_ROUNDED(OP, kF32, kFtz | kSat, (&Flushing<SingleFormat, &FUNCTION<true, true>, &EXACT<f32>>::run))
-#define TS_F32X2(OP, WRAP, FUNCTION)                                                                         \
-  TS_ROUNDED(OP, kF32x2, 0, (map<&WRAP<&FUNCTION<false, false>>>)), TS_ROUNDED(OP, kF32x2, kFtz, (map<&WRAP<&FUNCTION<true, false>>>))
-#define TS_EXTREME(OP, FUNCTION, MAX, FLAGS)                                                                 \
-  {op_key(Op::OP, Type::kF32, Type::kNone, FLAGS), map<&FUNCTION<MAX, ((FLAGS)&kFtz) != 0, ((FLAGS)&kNan) != 0, ((FLAGS)&kXorSign) != 0>>}
-#define TS_EXTREMES(OP, FUNCTION, MAX)                                                                       \
-  TS_EXTREME(OP, FUNCTION, MAX, 0), TS_EXTREME(OP, FUNCTION, MAX, kFtz), TS_EXTREME(OP, FUNCTION, MAX, kNan),            \
-  TS_EXTREME(OP, FUNCTION, MAX, kFtz | kNan), TS_EXTREME(OP, FUNCTION, MAX, kXorSign), TS_EXTREME(OP, FUNCTION, MAX, kFtz | kXorSign), \
-  TS_EXTREME(OP, FUNCTION, MAX, kNan | kXorSign), TS_EXTREME(OP, FUNCTION, MAX, kFtz | kNan | kXorSign)
+      TS_ROUNDED(OP, kF32, kFtz, (&Flushing<SingleFormat, &FUNCTION<true, false>, &EXACT<f32>>::run)),                \
+      TS_ROUNDED(OP, kF32, kFtz | kSat, (&Flushing<SingleFormat, &FUNCTION<true, true>, &EXACT<f32>>::run))
+#define TS_F32X2(OP, WRAP, FUNCTION)                                \
+  TS_ROUNDED(OP, kF32x2, 0, (map<&WRAP<&FUNCTION<false, false>>>)), \
+      TS_ROUNDED(OP, kF32x2, kFtz, (map<&WRAP<&FUNCTION<true, false>>>))
+#define TS_EXTREME(OP, FUNCTION, MAX, FLAGS)       \
+  {op_key(Op::OP, Type::kF32, Type::kNone, FLAGS), \
+   map<&FUNCTION<MAX, ((FLAGS) & kFtz) != 0, ((FLAGS) & kNan) != 0, ((FLAGS) & kXorSign) != 0>>}
+#define TS_EXTREMES(OP, FUNCTION, MAX)                                                                        \
+  TS_EXTREME(OP, FUNCTION, MAX, 0), TS_EXTREME(OP, FUNCTION, MAX, kFtz), TS_EXTREME(OP, FUNCTION, MAX, kNan), \
+      TS_EXTREME(OP, FUNCTION, MAX, kFtz | kNan), TS_EXTREME(OP, FUNCTION, MAX, kXorSign),                    \
+      TS_EXTREME(OP, FUNCTION, MAX, kFtz | kXorSign), TS_EXTREME(OP, FUNCTION, MAX, kNan | kXorSign),         \
+      TS_EXTREME(OP, FUNCTION, MAX, kFtz | kNan | kXorSign)
 
 constexpr OpEntry kEntries[] = {
-    TS_F32(kFadd, fadd), TS_F32(kFsub, fsub), TS_F32_TINY(kFmul, fmul, exact_product), TS_F32_TINY(kFfma, ffma, exact_fma),
-    TS_F32_TINY(kFdiv, fdiv, exact_quotient), TS_F32_TINY(kRcp, frcp, exact_reciprocal), TS_F32(kSqrt, fsqrt),
-    TS_ROUNDED(kFadd, kF64, 0, map<&dadd>), TS_ROUNDED(kFsub, kF64, 0, map<&dsub>), TS_ROUNDED(kFmul, kF64, 0, map<&dmul>),
-    TS_ROUNDED(kFfma, kF64, 0, map<&dfma>), TS_ROUNDED(kFdiv, kF64, 0, map<&ddiv>), TS_ROUNDED(kRcp, kF64, 0, map<&drcp>),
+    TS_F32(kFadd, fadd),
+    TS_F32(kFsub, fsub),
+    TS_F32_TINY(kFmul, fmul, exact_product),
+    TS_F32_TINY(kFfma, ffma, exact_fma),
+    TS_F32_TINY(kFdiv, fdiv, exact_quotient),
+    TS_F32_TINY(kRcp, frcp, exact_reciprocal),
+    TS_F32(kSqrt, fsqrt),
+    TS_ROUNDED(kFadd, kF64, 0, map<&dadd>),
+    TS_ROUNDED(kFsub, kF64, 0, map<&dsub>),
+    TS_ROUNDED(kFmul, kF64, 0, map<&dmul>),
+    TS_ROUNDED(kFfma, kF64, 0, map<&dfma>),
+    TS_ROUNDED(kFdiv, kF64, 0, map<&ddiv>),
+    TS_ROUNDED(kRcp, kF64, 0, map<&drcp>),
     TS_ROUNDED(kSqrt, kF64, 0, map<&dsqrt>),
-    TS_F32X2(kFadd, on_floats, fadd), TS_F32X2(kFsub, on_floats, fsub), TS_F32X2(kFmul, on_floats, fmul), TS_F32X2(kFfma, on_floats3, ffma),
-    {op_key(Op::kFabs, Type::kF32), map<&fabs32<false>>}, {op_key(Op::kFabs, Type::kF32, Type::kNone, kFtz), map<&fabs32<true>>},
-    {op_key(Op::kFneg, Type::kF32), map<&fneg32<false>>}, {op_key(Op::kFneg, Type::kF32, Type::kNone, kFtz), map<&fneg32<true>>},
-    {op_key(Op::kFabs, Type::kF64), map<&fabs64>}, {op_key(Op::kFneg, Type::kF64), map<&fneg64>},
-    {op_key(Op::kCopysign, Type::kF32), map<&copysign32>}, {op_key(Op::kCopysign, Type::kF64), map<&copysign64>},
-    TS_EXTREMES(kFmin, fextreme, false), TS_EXTREMES(kFmax, fextreme, true),
-    TS_EXTREMES(kFmin3, fextreme3, false), TS_EXTREMES(kFmax3, fextreme3, true),
-    {op_key(Op::kFmin, Type::kF64), map<&dextreme<false>>}, {op_key(Op::kFmax, Type::kF64), map<&dextreme<true>>},
+    TS_F32X2(kFadd, on_floats, fadd),
+    TS_F32X2(kFsub, on_floats, fsub),
+    TS_F32X2(kFmul, on_floats, fmul),
+    TS_F32X2(kFfma, on_floats3, ffma),
+    {op_key(Op::kFabs, Type::kF32), map<&fabs32<false>>},
+    {op_key(Op::kFabs, Type::kF32, Type::kNone, kFtz), map<&fabs32<true>>},
+    {op_key(Op::kFneg, Type::kF32), map<&fneg32<false>>},
+    {op_key(Op::kFneg, Type::kF32, Type::kNone, kFtz), map<&fneg32<true>>},
+    {op_key(Op::kFabs, Type::kF64), map<&fabs64>},
+    {op_key(Op::kFneg, Type::kF64), map<&fneg64>},
+    {op_key(Op::kCopysign, Type::kF32), map<&copysign32>},
+    {op_key(Op::kCopysign, Type::kF64), map<&copysign64>},
+    TS_EXTREMES(kFmin, fextreme, false),
+    TS_EXTREMES(kFmax, fextreme, true),
+    TS_EXTREMES(kFmin3, fextreme3, false),
+    TS_EXTREMES(kFmax3, fextreme3, true),
+    {op_key(Op::kFmin, Type::kF64), map<&dextreme<false>>},
+    {op_key(Op::kFmax, Type::kF64), map<&dextreme<true>>},
 };
 
 }  // namespace

@@ -10,7 +10,9 @@ namespace tessera::sim::TESSERA_SIM_ISA {
 namespace {
 
 void require_whole_warp(Warp& w, const MicroOp& op, u32 mask) {
-  if (mask != w.live) raise_fault(Fault::Kind::kIllegalInstruction, "a warp-wide matrix operation is executed by a part of the warp", op, -1);
+  if (mask != w.live)
+    raise_fault(Fault::Kind::kIllegalInstruction, "a warp-wide matrix operation is executed by a part of the warp", op,
+                -1);
 }
 
 /// Bytes of value `k` of a lane, wherever its register is.
@@ -21,7 +23,8 @@ TS_INLINE u8* value_at(Warp& w, const u32* refs, u32 bytes, int lane, u32 k) {
 }
 
 /// Resolves the addresses of value `k` of every lane.
-TS_INLINE void resolve_value(Warp& w, const MicroOp& op, const FragmentShape& f, u64 base, u32 stride, u32 per_lane, u32 k, AccessVerb verb, Resolved& at) {
+TS_INLINE void resolve_value(Warp& w, const MicroOp& op, const FragmentShape& f, u64 base, u32 stride, u32 per_lane,
+                             u32 k, AccessVerb verb, Resolved& at) {
   for (u32 lane = 0; lane < kLanes; ++lane) {
     const u32 element = lane * per_lane + k, row = element / f.columns, column = element % f.columns;
     at.host[lane] = base + u64{f.by_columns ? column * stride + row : row * stride + column} * f.bytes;
@@ -80,12 +83,18 @@ TS_INLINE typename E::Calc element(Warp& w, const u32* refs, u32 per_lane, u32 e
 
 struct FloatValues {
   using Calc = f32;
-  static TS_INLINE f32 get(Warp& w, const u32* refs, u32 per_lane, u32 e) { return f32_of(w.lanes32(refs[e % per_lane])[e / per_lane]); }
-  static TS_INLINE void set(Warp& w, const u32* refs, u32 per_lane, u32 e, f32 v) { w.lanes32(refs[e % per_lane])[e / per_lane] = bits_of(canonical(v)); }
+  static TS_INLINE f32 get(Warp& w, const u32* refs, u32 per_lane, u32 e) {
+    return f32_of(w.lanes32(refs[e % per_lane])[e / per_lane]);
+  }
+  static TS_INLINE void set(Warp& w, const u32* refs, u32 per_lane, u32 e, f32 v) {
+    w.lanes32(refs[e % per_lane])[e / per_lane] = bits_of(canonical(v));
+  }
 };
 struct HalfValues {
   using Calc = f32;
-  static TS_INLINE f32 get(Warp& w, const u32* refs, u32 per_lane, u32 e) { return element<HalfElement, 16>(w, refs, per_lane, e); }
+  static TS_INLINE f32 get(Warp& w, const u32* refs, u32 per_lane, u32 e) {
+    return element<HalfElement, 16>(w, refs, per_lane, e);
+  }
   static TS_INLINE void set(Warp& w, const u32* refs, u32 per_lane, u32 e, f32 v) {
     const u32 k = e % per_lane;
     u32& word = w.lanes32(refs[k / 2])[e / per_lane];
@@ -96,7 +105,9 @@ struct HalfValues {
 template <bool kSaturate>
 struct IntegerValues {
   using Calc = s64;
-  static TS_INLINE s64 get(Warp& w, const u32* refs, u32 per_lane, u32 e) { return static_cast<s32>(w.lanes32(refs[e % per_lane])[e / per_lane]); }
+  static TS_INLINE s64 get(Warp& w, const u32* refs, u32 per_lane, u32 e) {
+    return static_cast<s32>(w.lanes32(refs[e % per_lane])[e / per_lane]);
+  }
   static TS_INLINE void set(Warp& w, const u32* refs, u32 per_lane, u32 e, s64 v) {
     if (kSaturate) v = v > 0x7fffffffLL ? 0x7fffffffLL : v < -0x80000000LL ? -0x80000000LL : v;
     w.lanes32(refs[e % per_lane])[e / per_lane] = static_cast<u32>(v);
@@ -104,8 +115,12 @@ struct IntegerValues {
 };
 struct DoubleValues {
   using Calc = f64;
-  static TS_INLINE f64 get(Warp& w, const u32* refs, u32 per_lane, u32 e) { return f64_of(w.lanes64(refs[e % per_lane])[e / per_lane]); }
-  static TS_INLINE void set(Warp& w, const u32* refs, u32 per_lane, u32 e, f64 v) { w.lanes64(refs[e % per_lane])[e / per_lane] = v == v ? bits_of(v) : kNanF64; }
+  static TS_INLINE f64 get(Warp& w, const u32* refs, u32 per_lane, u32 e) {
+    return f64_of(w.lanes64(refs[e % per_lane])[e / per_lane]);
+  }
+  static TS_INLINE void set(Warp& w, const u32* refs, u32 per_lane, u32 e, f64 v) {
+    w.lanes64(refs[e % per_lane])[e / per_lane] = v == v ? bits_of(v) : kNanF64;
+  }
 };
 
 /// r = {d ..., a ..., b ..., c ...}; imm: M, N, K and the numbers of registers of d, a and b, a byte each.
@@ -136,20 +151,27 @@ void multiply_fragments(Warp& w, const MicroOp& op, u32 mask) {
   for (u32 e = 0; e < m * n; ++e) D::set(w, d, m * n / kLanes, e, sum[e]);
 }
 
-#define TS_WMMA(TA, TD, TC, FLAGS, E, BITS, D, C) \
-  {op_key(Op::kMma, Type::TA, Type::TD, static_cast<u8>((FLAGS) | kFtz), static_cast<u8>(Type::TC)), &multiply_fragments<E, BITS, D, C>}
+#define TS_WMMA(TA, TD, TC, FLAGS, E, BITS, D, C)                                                    \
+  {op_key(Op::kMma, Type::TA, Type::TD, static_cast<u8>((FLAGS) | kFtz), static_cast<u8>(Type::TC)), \
+   &multiply_fragments<E, BITS, D, C>}
 #define TS_ARGS(...) __VA_ARGS__
-#define TS_WMMA_INTEGER(TA, E) \
-  TS_WMMA(TA, kS32, kS32, 0, TS_ARGS(E), 8, IntegerValues<false>, IntegerValues<false>), TS_WMMA(TA, kS32, kS32, kSatFinite, TS_ARGS(E), 8, IntegerValues<true>, IntegerValues<true>)
+#define TS_WMMA_INTEGER(TA, E)                                                           \
+  TS_WMMA(TA, kS32, kS32, 0, TS_ARGS(E), 8, IntegerValues<false>, IntegerValues<false>), \
+      TS_WMMA(TA, kS32, kS32, kSatFinite, TS_ARGS(E), 8, IntegerValues<true>, IntegerValues<true>)
 
 // kFtz tells these keys from those of mma.
 constexpr OpEntry kEntries[] = {
-    {op_key(Op::kWmmaLoad), &load_fragment}, {op_key(Op::kWmmaStore), &store_fragment},
-    TS_WMMA(kF16, kF32, kF32, 0, HalfElement, 16, FloatValues, FloatValues), TS_WMMA(kF16, kF16, kF16, 0, HalfElement, 16, HalfValues, HalfValues),
-    TS_WMMA(kF16, kF32, kF16, 0, HalfElement, 16, FloatValues, HalfValues), TS_WMMA(kF16, kF16, kF32, 0, HalfElement, 16, HalfValues, FloatValues),
-    TS_WMMA(kBF16, kF32, kF32, 0, BfloatElement, 16, FloatValues, FloatValues), TS_WMMA(kTF32, kF32, kF32, 0, Tf32Element, 32, FloatValues, FloatValues),
+    {op_key(Op::kWmmaLoad), &load_fragment},
+    {op_key(Op::kWmmaStore), &store_fragment},
+    TS_WMMA(kF16, kF32, kF32, 0, HalfElement, 16, FloatValues, FloatValues),
+    TS_WMMA(kF16, kF16, kF16, 0, HalfElement, 16, HalfValues, HalfValues),
+    TS_WMMA(kF16, kF32, kF16, 0, HalfElement, 16, FloatValues, HalfValues),
+    TS_WMMA(kF16, kF16, kF32, 0, HalfElement, 16, HalfValues, FloatValues),
+    TS_WMMA(kBF16, kF32, kF32, 0, BfloatElement, 16, FloatValues, FloatValues),
+    TS_WMMA(kTF32, kF32, kF32, 0, Tf32Element, 32, FloatValues, FloatValues),
     TS_WMMA(kF64, kF64, kF64, 0, DoubleElement, 64, DoubleValues, DoubleValues),
-    TS_WMMA_INTEGER(kU8, TS_ARGS(IntegerElement<8, false>)), TS_WMMA_INTEGER(kS8, TS_ARGS(IntegerElement<8, true>)),
+    TS_WMMA_INTEGER(kU8, TS_ARGS(IntegerElement<8, false>)),
+    TS_WMMA_INTEGER(kS8, TS_ARGS(IntegerElement<8, true>)),
 };
 
 }  // namespace

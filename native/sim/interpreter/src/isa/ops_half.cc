@@ -105,7 +105,9 @@ TS_INLINE T hneg(T a) {
 }
 
 /// The order of halves as integers: sign and magnitude to two's complement, -0 just below +0.
-TS_INLINE s32 rank(u16 bits) { return (bits & 0x8000) != 0 ? -static_cast<s32>(bits & 0x7fff) - 1 : static_cast<s32>(bits); }
+TS_INLINE s32 rank(u16 bits) {
+  return (bits & 0x8000) != 0 ? -static_cast<s32>(bits & 0x7fff) - 1 : static_cast<s32>(bits);
+}
 
 template <class T, bool kMax, u8 kFlags>
 TS_INLINE T hextreme(T a, T b) {
@@ -144,46 +146,85 @@ TS_INLINE u32 pair2(u32 a, u32 b) {
 template <class T, T (*kFunction)(T, T, T)>
 TS_INLINE u32 pair3(u32 a, u32 b, u32 c) {
   return kFunction(T{static_cast<u16>(a)}, T{static_cast<u16>(b)}, T{static_cast<u16>(c)}).bits |
-         static_cast<u32>(kFunction(T{static_cast<u16>(a >> 16)}, T{static_cast<u16>(b >> 16)}, T{static_cast<u16>(c >> 16)}).bits) << 16;
+         static_cast<u32>(
+             kFunction(T{static_cast<u16>(a >> 16)}, T{static_cast<u16>(b >> 16)}, T{static_cast<u16>(c >> 16)}).bits)
+             << 16;
 }
 
 // ---- tables: each operation for one value and for a pair ----
-#define TS_ARITHMETIC(OP, FUNCTION)                                                                           \
-  {op_key(Op::OP, Type::kF16), map<&FUNCTION<f16, 0>>}, {op_key(Op::OP, Type::kF16x2), map<&pair2<f16, &FUNCTION<f16, 0>>>}, \
-  {op_key(Op::OP, Type::kF16, Type::kNone, kFtz), map<&FUNCTION<f16, kFtz>>}, {op_key(Op::OP, Type::kF16x2, Type::kNone, kFtz), map<&pair2<f16, &FUNCTION<f16, kFtz>>>}, \
-  {op_key(Op::OP, Type::kF16, Type::kNone, kSat), map<&FUNCTION<f16, kSat>>}, {op_key(Op::OP, Type::kF16x2, Type::kNone, kSat), map<&pair2<f16, &FUNCTION<f16, kSat>>>}, \
-  {op_key(Op::OP, Type::kF16, Type::kNone, kFtz | kSat), map<&FUNCTION<f16, kFtz | kSat>>}, {op_key(Op::OP, Type::kF16x2, Type::kNone, kFtz | kSat), map<&pair2<f16, &FUNCTION<f16, kFtz | kSat>>>}, \
-  {op_key(Op::OP, Type::kBF16), map<&FUNCTION<bf16, 0>>}, {op_key(Op::OP, Type::kBF16x2), map<&pair2<bf16, &FUNCTION<bf16, 0>>>}
-#define TS_TINY16(OP, FUNCTION, EXACT, FLAGS)                                                                 \
-  {op_key(Op::OP, Type::kF16, Type::kNone, FLAGS), &Flushing<HalfSingle, &FUNCTION<f16, FLAGS>, &EXACT<f16>>::run}, \
-  {op_key(Op::OP, Type::kF16x2, Type::kNone, FLAGS), &FlushingPair<&FUNCTION<f16, FLAGS>, &EXACT<f16>>::run}
-#define TS_FMA16(FLAGS) {op_key(Op::kFfma, Type::kF16, Type::kNone, FLAGS), map<&hfma<f16, FLAGS>>}, {op_key(Op::kFfma, Type::kF16x2, Type::kNone, FLAGS), map<&pair3<f16, &hfma<f16, FLAGS>>>}
-#define TS_FMAB16(FLAGS) {op_key(Op::kFfma, Type::kBF16, Type::kNone, FLAGS), map<&bfma<FLAGS>>}, {op_key(Op::kFfma, Type::kBF16x2, Type::kNone, FLAGS), map<&pair3<bf16, &bfma<FLAGS>>>}
-#define TS_UNARY16(OP, FUNCTION)                                                                              \
-  {op_key(Op::OP, Type::kF16), map<&FUNCTION<f16, 0>>}, {op_key(Op::OP, Type::kF16x2), map<&pair1<f16, &FUNCTION<f16, 0>>>}, \
-  {op_key(Op::OP, Type::kF16, Type::kNone, kFtz), map<&FUNCTION<f16, kFtz>>}, {op_key(Op::OP, Type::kF16x2, Type::kNone, kFtz), map<&pair1<f16, &FUNCTION<f16, kFtz>>>}, \
-  {op_key(Op::OP, Type::kBF16), map<&FUNCTION<bf16, 0>>}, {op_key(Op::OP, Type::kBF16x2), map<&pair1<bf16, &FUNCTION<bf16, 0>>>}
-#define TS_EXTREME16(OP, MAX, FLAGS)                                                                          \
-  {op_key(Op::OP, Type::kF16, Type::kNone, FLAGS), map<&hextreme<f16, MAX, FLAGS>>}, {op_key(Op::OP, Type::kF16x2, Type::kNone, FLAGS), map<&pair2<f16, &hextreme<f16, MAX, FLAGS>>>}
-#define TS_EXTREMEB16(OP, MAX, FLAGS)                                                                         \
-  {op_key(Op::OP, Type::kBF16, Type::kNone, FLAGS), map<&hextreme<bf16, MAX, FLAGS>>}, {op_key(Op::OP, Type::kBF16x2, Type::kNone, FLAGS), map<&pair2<bf16, &hextreme<bf16, MAX, FLAGS>>>}
-#define TS_EXTREMES16(OP, MAX)                                                                                \
-  TS_EXTREME16(OP, MAX, 0), TS_EXTREME16(OP, MAX, kFtz), TS_EXTREME16(OP, MAX, kNan), TS_EXTREME16(OP, MAX, kFtz | kNan), \
-  TS_EXTREME16(OP, MAX, kXorSign), TS_EXTREME16(OP, MAX, kFtz | kXorSign), TS_EXTREME16(OP, MAX, kNan | kXorSign), TS_EXTREME16(OP, MAX, kFtz | kNan | kXorSign), \
-  TS_EXTREMEB16(OP, MAX, 0), TS_EXTREMEB16(OP, MAX, kNan), TS_EXTREMEB16(OP, MAX, kXorSign), TS_EXTREMEB16(OP, MAX, kNan | kXorSign)
-#define TS_APPROX16(OP, TYPE, T, FLAGS, FUNCTION)                                                             \
-  {op_key(Op::OP, Type::TYPE, Type::kNone, FLAGS), map<&happroximate<T, &FUNCTION, FLAGS>>}, \
-  {op_key(Op::OP, Type::TYPE##x2, Type::kNone, FLAGS), map<&pair1<T, &happroximate<T, &FUNCTION, FLAGS>>>}
+#define TS_ARITHMETIC(OP, FUNCTION)                                                                            \
+  {op_key(Op::OP, Type::kF16), map<&FUNCTION<f16, 0>>},                                                        \
+      {op_key(Op::OP, Type::kF16x2), map<&pair2<f16, &FUNCTION<f16, 0>>>},                                     \
+      {op_key(Op::OP, Type::kF16, Type::kNone, kFtz), map<&FUNCTION<f16, kFtz>>},                              \
+      {op_key(Op::OP, Type::kF16x2, Type::kNone, kFtz), map<&pair2<f16, &FUNCTION<f16, kFtz>>>},               \
+      {op_key(Op::OP, Type::kF16, Type::kNone, kSat), map<&FUNCTION<f16, kSat>>},                              \
+      {op_key(Op::OP, Type::kF16x2, Type::kNone, kSat), map<&pair2<f16, &FUNCTION<f16, kSat>>>},               \
+      {op_key(Op::OP, Type::kF16, Type::kNone, kFtz | kSat), map<&FUNCTION<f16, kFtz | kSat>>},                \
+      {op_key(Op::OP, Type::kF16x2, Type::kNone, kFtz | kSat), map<&pair2<f16, &FUNCTION<f16, kFtz | kSat>>>}, \
+      {op_key(Op::OP, Type::kBF16), map<&FUNCTION<bf16, 0>>}, {                                                \
+    op_key(Op::OP, Type::kBF16x2), map<&pair2<bf16, &FUNCTION<bf16, 0>>>                                       \
+  }
+#define TS_TINY16(OP, FUNCTION, EXACT, FLAGS)                                                                         \
+  {op_key(Op::OP, Type::kF16, Type::kNone, FLAGS), &Flushing<HalfSingle, &FUNCTION<f16, FLAGS>, &EXACT<f16>>::run}, { \
+    op_key(Op::OP, Type::kF16x2, Type::kNone, FLAGS), &FlushingPair<&FUNCTION<f16, FLAGS>, &EXACT<f16>>::run          \
+  }
+#define TS_FMA16(FLAGS)                                                                      \
+  {op_key(Op::kFfma, Type::kF16, Type::kNone, FLAGS), map<&hfma<f16, FLAGS>>}, {             \
+    op_key(Op::kFfma, Type::kF16x2, Type::kNone, FLAGS), map<&pair3<f16, &hfma<f16, FLAGS>>> \
+  }
+#define TS_FMAB16(FLAGS)                                                                  \
+  {op_key(Op::kFfma, Type::kBF16, Type::kNone, FLAGS), map<&bfma<FLAGS>>}, {              \
+    op_key(Op::kFfma, Type::kBF16x2, Type::kNone, FLAGS), map<&pair3<bf16, &bfma<FLAGS>>> \
+  }
+#define TS_UNARY16(OP, FUNCTION)                                                                 \
+  {op_key(Op::OP, Type::kF16), map<&FUNCTION<f16, 0>>},                                          \
+      {op_key(Op::OP, Type::kF16x2), map<&pair1<f16, &FUNCTION<f16, 0>>>},                       \
+      {op_key(Op::OP, Type::kF16, Type::kNone, kFtz), map<&FUNCTION<f16, kFtz>>},                \
+      {op_key(Op::OP, Type::kF16x2, Type::kNone, kFtz), map<&pair1<f16, &FUNCTION<f16, kFtz>>>}, \
+      {op_key(Op::OP, Type::kBF16), map<&FUNCTION<bf16, 0>>}, {                                  \
+    op_key(Op::OP, Type::kBF16x2), map<&pair1<bf16, &FUNCTION<bf16, 0>>>                         \
+  }
+#define TS_EXTREME16(OP, MAX, FLAGS)                                                               \
+  {op_key(Op::OP, Type::kF16, Type::kNone, FLAGS), map<&hextreme<f16, MAX, FLAGS>>}, {             \
+    op_key(Op::OP, Type::kF16x2, Type::kNone, FLAGS), map<&pair2<f16, &hextreme<f16, MAX, FLAGS>>> \
+  }
+#define TS_EXTREMEB16(OP, MAX, FLAGS)                                                                 \
+  {op_key(Op::OP, Type::kBF16, Type::kNone, FLAGS), map<&hextreme<bf16, MAX, FLAGS>>}, {              \
+    op_key(Op::OP, Type::kBF16x2, Type::kNone, FLAGS), map<&pair2<bf16, &hextreme<bf16, MAX, FLAGS>>> \
+  }
+#define TS_EXTREMES16(OP, MAX)                                                                                     \
+  TS_EXTREME16(OP, MAX, 0), TS_EXTREME16(OP, MAX, kFtz), TS_EXTREME16(OP, MAX, kNan),                              \
+      TS_EXTREME16(OP, MAX, kFtz | kNan), TS_EXTREME16(OP, MAX, kXorSign), TS_EXTREME16(OP, MAX, kFtz | kXorSign), \
+      TS_EXTREME16(OP, MAX, kNan | kXorSign), TS_EXTREME16(OP, MAX, kFtz | kNan | kXorSign),                       \
+      TS_EXTREMEB16(OP, MAX, 0), TS_EXTREMEB16(OP, MAX, kNan), TS_EXTREMEB16(OP, MAX, kXorSign),                   \
+      TS_EXTREMEB16(OP, MAX, kNan | kXorSign)
+#define TS_APPROX16(OP, TYPE, T, FLAGS, FUNCTION)                                                          \
+  {op_key(Op::OP, Type::TYPE, Type::kNone, FLAGS), map<&happroximate<T, &FUNCTION, FLAGS>>}, {             \
+    op_key(Op::OP, Type::TYPE##x2, Type::kNone, FLAGS), map<&pair1<T, &happroximate<T, &FUNCTION, FLAGS>>> \
+  }
 
 constexpr OpEntry kEntries[] = {
-    TS_ARITHMETIC(kFadd, hadd), TS_ARITHMETIC(kFsub, hsub), TS_TINY16(kFmul, hmul, exact_product, kFtz), TS_TINY16(kFmul, hmul, exact_product, kFtz | kSat), TS_ARITHMETIC(kFmul, hmul),
-    TS_FMA16(0), TS_FMA16(kSat), TS_FMA16(kRelu), TS_TINY16(kFfma, hfma, exact_fma, kFtz),
-    TS_TINY16(kFfma, hfma, exact_fma, kFtz | kSat), TS_TINY16(kFfma, hfma, exact_fma, kFtz | kRelu),
-    TS_FMAB16(0), TS_FMAB16(kRelu),
-    TS_UNARY16(kFabs, habs), TS_UNARY16(kFneg, hneg),
-    TS_EXTREMES16(kFmin, false), TS_EXTREMES16(kFmax, true),
-    TS_APPROX16(kEx2, kF16, f16, 0, exp2_float), TS_APPROX16(kEx2, kBF16, bf16, kFtz, exp2_float),
-    TS_APPROX16(kTanh, kF16, f16, 0, tanh_float), TS_APPROX16(kTanh, kBF16, bf16, 0, tanh_float),
+    TS_ARITHMETIC(kFadd, hadd),
+    TS_ARITHMETIC(kFsub, hsub),
+    TS_TINY16(kFmul, hmul, exact_product, kFtz),
+    TS_TINY16(kFmul, hmul, exact_product, kFtz | kSat),
+    TS_ARITHMETIC(kFmul, hmul),
+    TS_FMA16(0),
+    TS_FMA16(kSat),
+    TS_FMA16(kRelu),
+    TS_TINY16(kFfma, hfma, exact_fma, kFtz),
+    TS_TINY16(kFfma, hfma, exact_fma, kFtz | kSat),
+    TS_TINY16(kFfma, hfma, exact_fma, kFtz | kRelu),
+    TS_FMAB16(0),
+    TS_FMAB16(kRelu),
+    TS_UNARY16(kFabs, habs),
+    TS_UNARY16(kFneg, hneg),
+    TS_EXTREMES16(kFmin, false),
+    TS_EXTREMES16(kFmax, true),
+    TS_APPROX16(kEx2, kF16, f16, 0, exp2_float),
+    TS_APPROX16(kEx2, kBF16, bf16, kFtz, exp2_float),
+    TS_APPROX16(kTanh, kF16, f16, 0, tanh_float),
+    TS_APPROX16(kTanh, kBF16, bf16, 0, tanh_float),
 };
 
 }  // namespace

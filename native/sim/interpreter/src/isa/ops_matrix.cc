@@ -9,7 +9,8 @@
 namespace tessera::sim::TESSERA_SIM_ISA {
 namespace {
 
-// ---- accumulators: the columns of an M x 8 matrix; lane 4g + t of the registers has row g (and g + 8), columns 2t, 2t + 1 ----
+// ---- accumulators: the columns of an M x 8 matrix; lane 4g + t of the registers has row g (and g + 8), columns 2t, 2t
+// + 1 ----
 
 template <class T, int M>
 using Column __attribute__((vector_size(M * sizeof(T)), aligned(64))) = T;
@@ -141,10 +142,13 @@ TS_INLINE void accumulate(const Element (*left)[M], const Element (*right)[K], C
   __builtin_memcpy(sum, columns, sizeof columns);
 }
 
-/// r = {d ..., a ..., b ..., c ...}. Register k-block * (M / 8) + row block of a holds rows of 8; b is stored by columns.
+/// r = {d ..., a ..., b ..., c ...}. Register k-block * (M / 8) + row block of a holds rows of 8; b is stored by
+/// columns.
 template <class A, class B, class C, int M, int K>
 void multiply(Warp& w, const MicroOp& op, u32 mask) {
-  if (mask != w.live) raise_fault(Fault::Kind::kIllegalInstruction, "a warp-wide matrix operation is executed by a part of the warp", op, -1);
+  if (mask != w.live)
+    raise_fault(Fault::Kind::kIllegalInstruction, "a warp-wide matrix operation is executed by a part of the warp", op,
+                -1);
   using Calc = typename C::Calc;
   using Element = typename A::Calc;
   constexpr int kBlock = A::kPerRegister, kBlocks = K / kBlock, kRows = M / 8;
@@ -172,7 +176,9 @@ void multiply(Warp& w, const MicroOp& op, u32 mask) {
 /// Bits: population counts of a xor b, or a and b.
 template <bool kAnd, int M, int K>
 void multiply_bits(Warp& w, const MicroOp& op, u32 mask) {
-  if (mask != w.live) raise_fault(Fault::Kind::kIllegalInstruction, "a warp-wide matrix operation is executed by a part of the warp", op, -1);
+  if (mask != w.live)
+    raise_fault(Fault::Kind::kIllegalInstruction, "a warp-wide matrix operation is executed by a part of the warp", op,
+                -1);
   using C = IntegerAccumulator<false>;
   constexpr int kBlocks = K / 128, kRows = M / 8, kAccumulators = C::template kRegisters<M>;
   const u32 *d = op.r, *a = d + kAccumulators, *b = a + kBlocks * kRows, *c = b + kBlocks;
@@ -183,7 +189,8 @@ void multiply_bits(Warp& w, const MicroOp& op, u32 mask) {
       for (int k = 0; k < kBlocks; ++k) {
         const u32* x = w.lanes32(a[k * kRows + m / 8]) + m % 8 * 4;
         const u32* y = w.lanes32(b[k]) + n * 4;
-        for (int word = 0; word < 4; ++word) sum[n][m] += __builtin_popcount(kAnd ? x[word] & y[word] : x[word] ^ y[word]);
+        for (int word = 0; word < 4; ++word)
+          sum[n][m] += __builtin_popcount(kAnd ? x[word] & y[word] : x[word] ^ y[word]);
       }
     }
   }
@@ -191,7 +198,9 @@ void multiply_bits(Warp& w, const MicroOp& op, u32 mask) {
 }
 
 // Keys: types of a and c; type of b and the shape in the variant, the rest in the flags.
-constexpr u64 key(Type a, Type c, u8 m, u8 k_code, u8 flags = 0) { return op_key(Op::kMma, a, c, flags, static_cast<u8>(k_code | (m == 16 ? 0x80 : 0))); }
+constexpr u64 key(Type a, Type c, u8 m, u8 k_code, u8 flags = 0) {
+  return op_key(Op::kMma, a, c, flags, static_cast<u8>(k_code | (m == 16 ? 0x80 : 0)));
+}
 constexpr u8 code(int k) {
   u8 n = 0;
   while ((1 << n) < k) ++n;
@@ -199,37 +208,60 @@ constexpr u8 code(int k) {
 }
 
 #define TS_MMA(TA, TC, A, C, M, K) {key(Type::TA, Type::TC, M, code(K)), &multiply<A, A, C, M, K>}
-#define TS_FLOAT_BOTH(TA, A, M, K) TS_MMA(TA, kF32, A, FloatAccumulator, M, K), TS_MMA(TA, kF16, A, HalfAccumulator, M, K)
+#define TS_FLOAT_BOTH(TA, A, M, K) \
+  TS_MMA(TA, kF32, A, FloatAccumulator, M, K), TS_MMA(TA, kF16, A, HalfAccumulator, M, K)
 using E4M3 = SmallFloatElement<E4M3Format>;
 using E5M2 = SmallFloatElement<E5M2Format>;
 // b of another type than a: kUnsignedOther.
-#define TS_FP8(TA, A, B, FLAGS, K)                                                                 \
-  {key(Type::TA, Type::kF32, 16, code(K), FLAGS), &multiply<A, B, FloatAccumulator, 16, K>},       \
-  {key(Type::TA, Type::kF16, 16, code(K), FLAGS), &multiply<A, B, HalfAccumulator, 16, K>}
-#define TS_INTEGER(TA, A, B, FLAGS, M, K)                                                          \
-  {key(Type::TA, Type::kS32, M, code(K), FLAGS), &multiply<A, B, IntegerAccumulator<false>, M, K>}, \
-  {key(Type::TA, Type::kS32, M, code(K), FLAGS | kSatFinite), &multiply<A, B, IntegerAccumulator<true>, M, K>}
-#define TS_INTEGERS(BITS, FLAGS, M, K)                                                                                                            \
-  TS_INTEGER(kU8, TS_ARGS(IntegerElement<BITS, false>), TS_ARGS(IntegerElement<BITS, false>), FLAGS, M, K),                                       \
-  TS_INTEGER(kU8, TS_ARGS(IntegerElement<BITS, false>), TS_ARGS(IntegerElement<BITS, true>), (FLAGS) | kUnsignedOther, M, K),                     \
-  TS_INTEGER(kS8, TS_ARGS(IntegerElement<BITS, true>), TS_ARGS(IntegerElement<BITS, true>), FLAGS, M, K),                                         \
-  TS_INTEGER(kS8, TS_ARGS(IntegerElement<BITS, true>), TS_ARGS(IntegerElement<BITS, false>), (FLAGS) | kUnsignedOther, M, K)
+#define TS_FP8(TA, A, B, FLAGS, K)                                                             \
+  {key(Type::TA, Type::kF32, 16, code(K), FLAGS), &multiply<A, B, FloatAccumulator, 16, K>}, { \
+    key(Type::TA, Type::kF16, 16, code(K), FLAGS), &multiply<A, B, HalfAccumulator, 16, K>     \
+  }
+#define TS_INTEGER(TA, A, B, FLAGS, M, K)                                                                      \
+  {key(Type::TA, Type::kS32, M, code(K), FLAGS), &multiply<A, B, IntegerAccumulator<false>, M, K>}, {          \
+    key(Type::TA, Type::kS32, M, code(K), FLAGS | kSatFinite), &multiply<A, B, IntegerAccumulator<true>, M, K> \
+  }
+#define TS_INTEGERS(BITS, FLAGS, M, K)                                                                        \
+  TS_INTEGER(kU8, TS_ARGS(IntegerElement<BITS, false>), TS_ARGS(IntegerElement<BITS, false>), FLAGS, M, K),   \
+      TS_INTEGER(kU8, TS_ARGS(IntegerElement<BITS, false>), TS_ARGS(IntegerElement<BITS, true>),              \
+                 (FLAGS) | kUnsignedOther, M, K),                                                             \
+      TS_INTEGER(kS8, TS_ARGS(IntegerElement<BITS, true>), TS_ARGS(IntegerElement<BITS, true>), FLAGS, M, K), \
+      TS_INTEGER(kS8, TS_ARGS(IntegerElement<BITS, true>), TS_ARGS(IntegerElement<BITS, false>),              \
+                 (FLAGS) | kUnsignedOther, M, K)
 #define TS_ARGS(...) __VA_ARGS__
 
 // 4-bit elements share the 8-bit types' keys under kRelu, single bits under kNan.
 constexpr OpEntry kEntries[] = {
-    TS_FLOAT_BOTH(kF16, HalfElement, 16, 8), TS_FLOAT_BOTH(kF16, HalfElement, 16, 16),
-    TS_MMA(kBF16, kF32, BfloatElement, FloatAccumulator, 16, 8), TS_MMA(kBF16, kF32, BfloatElement, FloatAccumulator, 16, 16),
-    TS_MMA(kTF32, kF32, Tf32Element, FloatAccumulator, 16, 4), TS_MMA(kTF32, kF32, Tf32Element, FloatAccumulator, 16, 8),
-    TS_MMA(kF64, kF64, DoubleElement, DoubleAccumulator, 8, 4), TS_MMA(kF64, kF64, DoubleElement, DoubleAccumulator, 16, 4),
-    TS_MMA(kF64, kF64, DoubleElement, DoubleAccumulator, 16, 8), TS_MMA(kF64, kF64, DoubleElement, DoubleAccumulator, 16, 16),
-    TS_FP8(kE4M3, E4M3, E4M3, 0, 16), TS_FP8(kE4M3, E4M3, E4M3, 0, 32), TS_FP8(kE4M3, E4M3, E5M2, kUnsignedOther, 16), TS_FP8(kE4M3, E4M3, E5M2, kUnsignedOther, 32),
-    TS_FP8(kE5M2, E5M2, E5M2, 0, 16), TS_FP8(kE5M2, E5M2, E5M2, 0, 32), TS_FP8(kE5M2, E5M2, E4M3, kUnsignedOther, 16), TS_FP8(kE5M2, E5M2, E4M3, kUnsignedOther, 32),
-    TS_INTEGERS(8, 0, 8, 16), TS_INTEGERS(8, 0, 16, 16), TS_INTEGERS(8, 0, 16, 32),
-    TS_INTEGERS(4, kRelu, 8, 32), TS_INTEGERS(4, kRelu, 16, 32), TS_INTEGERS(4, kRelu, 16, 64),
-    {key(Type::kB32, Type::kS32, 8, code(128), kNan), &multiply_bits<false, 8, 128>}, {key(Type::kB32, Type::kS32, 8, code(128), kNan | kXorSign), &multiply_bits<true, 8, 128>},
-    {key(Type::kB32, Type::kS32, 16, code(128), kNan), &multiply_bits<false, 16, 128>}, {key(Type::kB32, Type::kS32, 16, code(128), kNan | kXorSign), &multiply_bits<true, 16, 128>},
-    {key(Type::kB32, Type::kS32, 16, code(256), kNan), &multiply_bits<false, 16, 256>}, {key(Type::kB32, Type::kS32, 16, code(256), kNan | kXorSign), &multiply_bits<true, 16, 256>},
+    TS_FLOAT_BOTH(kF16, HalfElement, 16, 8),
+    TS_FLOAT_BOTH(kF16, HalfElement, 16, 16),
+    TS_MMA(kBF16, kF32, BfloatElement, FloatAccumulator, 16, 8),
+    TS_MMA(kBF16, kF32, BfloatElement, FloatAccumulator, 16, 16),
+    TS_MMA(kTF32, kF32, Tf32Element, FloatAccumulator, 16, 4),
+    TS_MMA(kTF32, kF32, Tf32Element, FloatAccumulator, 16, 8),
+    TS_MMA(kF64, kF64, DoubleElement, DoubleAccumulator, 8, 4),
+    TS_MMA(kF64, kF64, DoubleElement, DoubleAccumulator, 16, 4),
+    TS_MMA(kF64, kF64, DoubleElement, DoubleAccumulator, 16, 8),
+    TS_MMA(kF64, kF64, DoubleElement, DoubleAccumulator, 16, 16),
+    TS_FP8(kE4M3, E4M3, E4M3, 0, 16),
+    TS_FP8(kE4M3, E4M3, E4M3, 0, 32),
+    TS_FP8(kE4M3, E4M3, E5M2, kUnsignedOther, 16),
+    TS_FP8(kE4M3, E4M3, E5M2, kUnsignedOther, 32),
+    TS_FP8(kE5M2, E5M2, E5M2, 0, 16),
+    TS_FP8(kE5M2, E5M2, E5M2, 0, 32),
+    TS_FP8(kE5M2, E5M2, E4M3, kUnsignedOther, 16),
+    TS_FP8(kE5M2, E5M2, E4M3, kUnsignedOther, 32),
+    TS_INTEGERS(8, 0, 8, 16),
+    TS_INTEGERS(8, 0, 16, 16),
+    TS_INTEGERS(8, 0, 16, 32),
+    TS_INTEGERS(4, kRelu, 8, 32),
+    TS_INTEGERS(4, kRelu, 16, 32),
+    TS_INTEGERS(4, kRelu, 16, 64),
+    {key(Type::kB32, Type::kS32, 8, code(128), kNan), &multiply_bits<false, 8, 128>},
+    {key(Type::kB32, Type::kS32, 8, code(128), kNan | kXorSign), &multiply_bits<true, 8, 128>},
+    {key(Type::kB32, Type::kS32, 16, code(128), kNan), &multiply_bits<false, 16, 128>},
+    {key(Type::kB32, Type::kS32, 16, code(128), kNan | kXorSign), &multiply_bits<true, 16, 128>},
+    {key(Type::kB32, Type::kS32, 16, code(256), kNan), &multiply_bits<false, 16, 256>},
+    {key(Type::kB32, Type::kS32, 16, code(256), kNan | kXorSign), &multiply_bits<true, 16, 256>},
 };
 
 }  // namespace

@@ -99,7 +99,8 @@ void store128(Warp& w, const MicroOp& op, u32 mask) {
 template <class M, class R>
 void load_param(Warp& w, const MicroOp& op, u32 mask) {
   const u64 offset = op.imm;
-  if (offset + sizeof(M) > w.block->parameter_bytes) raise_illegal_address(op, -1, offset, sizeof(M), AccessVerb::kRead, "param");
+  if (offset + sizeof(M) > w.block->parameter_bytes)
+    raise_illegal_address(op, -1, offset, sizeof(M), AccessVerb::kRead, "param");
   const R value = static_cast<R>(read_host<M>(reinterpret_cast<u64>(w.block->parameters) + offset));
   R* d = reinterpret_cast<R*>(w.at(op.r[0]));
   TS_LANES d[i] = (mask >> i & 1) != 0 ? value : d[i];
@@ -144,7 +145,9 @@ TS_INLINE void transpose8x8(const u16* from, u16* to) {
 }
 
 void require_whole_warp(Warp& w, const MicroOp& op, u32 mask) {
-  if (mask != w.live) raise_fault(Fault::Kind::kIllegalInstruction, "a warp-wide matrix operation is executed by a part of the warp", op, -1);
+  if (mask != w.live)
+    raise_fault(Fault::Kind::kIllegalInstruction, "a warp-wide matrix operation is executed by a part of the warp", op,
+                -1);
 }
 
 /// The rows' host addresses; lanes beyond the last row take no part.
@@ -187,7 +190,8 @@ void store_matrices(Warp& w, const MicroOp& op, u32 mask) {
     } else {
       __builtin_memcpy(matrix, s, sizeof matrix);
     }
-    for (int row = 0; row < 8; ++row) __builtin_memcpy(reinterpret_cast<void*>(at.host[8 * m + row]), matrix + 8 * row, 16);
+    for (int row = 0; row < 8; ++row)
+      __builtin_memcpy(reinterpret_cast<void*>(at.host[8 * m + row]), matrix + 8 * row, 16);
   }
 }
 
@@ -198,36 +202,48 @@ void transpose_matrix(Warp& w, const MicroOp& op, u32 mask) {
   __builtin_memcpy(w.at(op.r[0]), matrix, sizeof matrix);
 }
 
-#define TS_ACCESS(MT, M, RT, R, N)                                                                          \
-  {op_key(Op::kLoad, Type::MT, Type::RT, 0, N), &load<M, R, N, false>},                                     \
-  {op_key(Op::kLoad, Type::MT, Type::RT, 1, N), &load<M, R, N, true>}
-#define TS_STORE(MT, M, RT, R, N)                                                                           \
-  {op_key(Op::kStore, Type::MT, Type::RT, 0, N), &store<M, R, N, false>},                                   \
-  {op_key(Op::kStore, Type::MT, Type::RT, 1, N), &store<M, R, N, true>}
+#define TS_ACCESS(MT, M, RT, R, N)                                        \
+  {op_key(Op::kLoad, Type::MT, Type::RT, 0, N), &load<M, R, N, false>}, { \
+    op_key(Op::kLoad, Type::MT, Type::RT, 1, N), &load<M, R, N, true>     \
+  }
+#define TS_STORE(MT, M, RT, R, N)                                           \
+  {op_key(Op::kStore, Type::MT, Type::RT, 0, N), &store<M, R, N, false>}, { \
+    op_key(Op::kStore, Type::MT, Type::RT, 1, N), &store<M, R, N, true>     \
+  }
 #define TS_COUNTS(X, MT, M, RT, R) X(MT, M, RT, R, 1), X(MT, M, RT, R, 2), X(MT, M, RT, R, 4), X(MT, M, RT, R, 8)
 #define TS_PARAM(MT, M, RT, R) {op_key(Op::kLoadParam, Type::MT, Type::RT), &load_param<M, R>}
 #define TS_LOADS(X)                                                                                                  \
   X(kU8, u8, kB16, u16), X(kU8, u8, kB32, u32), X(kU8, u8, kB64, u64), X(kS8, s8, kB16, u16), X(kS8, s8, kB32, u32), \
-  X(kS8, s8, kB64, u64), X(kU16, u16, kB16, u16), X(kU16, u16, kB32, u32), X(kU16, u16, kB64, u64),                  \
-  X(kS16, s16, kB16, u16), X(kS16, s16, kB32, u32), X(kS16, s16, kB64, u64), X(kU32, u32, kB32, u32),                \
-  X(kU32, u32, kB64, u64), X(kS32, s32, kB32, u32), X(kS32, s32, kB64, u64), X(kU64, u64, kB64, u64)
+      X(kS8, s8, kB64, u64), X(kU16, u16, kB16, u16), X(kU16, u16, kB32, u32), X(kU16, u16, kB64, u64),              \
+      X(kS16, s16, kB16, u16), X(kS16, s16, kB32, u32), X(kS16, s16, kB64, u64), X(kU32, u32, kB32, u32),            \
+      X(kU32, u32, kB64, u64), X(kS32, s32, kB32, u32), X(kS32, s32, kB64, u64), X(kU64, u64, kB64, u64)
 #define TS_LOAD_COUNTS(MT, M, RT, R) TS_COUNTS(TS_ACCESS, MT, M, RT, R)
 #define TS_STORE_COUNTS(MT, M, RT, R) TS_COUNTS(TS_STORE, MT, M, RT, R)
-#define TS_MATRICES(N)                                                                                      \
-  {op_key(Op::kLdmatrix, Type::kB16, Type::kNone, 0, N), &load_matrices<N, false>},                         \
-  {op_key(Op::kLdmatrix, Type::kB16, Type::kNone, 1, N), &load_matrices<N, true>},                          \
-  {op_key(Op::kStmatrix, Type::kB16, Type::kNone, 0, N), &store_matrices<N, false>},                        \
-  {op_key(Op::kStmatrix, Type::kB16, Type::kNone, 1, N), &store_matrices<N, true>}
+#define TS_MATRICES(N)                                                                     \
+  {op_key(Op::kLdmatrix, Type::kB16, Type::kNone, 0, N), &load_matrices<N, false>},        \
+      {op_key(Op::kLdmatrix, Type::kB16, Type::kNone, 1, N), &load_matrices<N, true>},     \
+      {op_key(Op::kStmatrix, Type::kB16, Type::kNone, 0, N), &store_matrices<N, false>}, { \
+    op_key(Op::kStmatrix, Type::kB16, Type::kNone, 1, N), &store_matrices<N, true>         \
+  }
 
 constexpr OpEntry kEntries[] = {
     TS_LOADS(TS_LOAD_COUNTS),
     TS_LOADS(TS_PARAM),
-    TS_STORE_COUNTS(kU8, u8, kB16, u16), TS_STORE_COUNTS(kU8, u8, kB32, u32), TS_STORE_COUNTS(kU8, u8, kB64, u64),
-    TS_STORE_COUNTS(kU16, u16, kB16, u16), TS_STORE_COUNTS(kU16, u16, kB32, u32), TS_STORE_COUNTS(kU16, u16, kB64, u64),
-    TS_STORE_COUNTS(kU32, u32, kB32, u32), TS_STORE_COUNTS(kU32, u32, kB64, u64), TS_STORE_COUNTS(kU64, u64, kB64, u64),
-    {op_key(Op::kLoad, Type::kB128, Type::kB128, 0, 1), &load128}, {op_key(Op::kStore, Type::kB128, Type::kB128, 0, 1), &store128},
+    TS_STORE_COUNTS(kU8, u8, kB16, u16),
+    TS_STORE_COUNTS(kU8, u8, kB32, u32),
+    TS_STORE_COUNTS(kU8, u8, kB64, u64),
+    TS_STORE_COUNTS(kU16, u16, kB16, u16),
+    TS_STORE_COUNTS(kU16, u16, kB32, u32),
+    TS_STORE_COUNTS(kU16, u16, kB64, u64),
+    TS_STORE_COUNTS(kU32, u32, kB32, u32),
+    TS_STORE_COUNTS(kU32, u32, kB64, u64),
+    TS_STORE_COUNTS(kU64, u64, kB64, u64),
+    {op_key(Op::kLoad, Type::kB128, Type::kB128, 0, 1), &load128},
+    {op_key(Op::kStore, Type::kB128, Type::kB128, 0, 1), &store128},
     {op_key(Op::kCpAsync), &copy_async},
-    TS_MATRICES(1), TS_MATRICES(2), TS_MATRICES(4),
+    TS_MATRICES(1),
+    TS_MATRICES(2),
+    TS_MATRICES(4),
     {op_key(Op::kMovmatrix, Type::kB16), &transpose_matrix},
 };
 

@@ -87,10 +87,18 @@ constexpr OpEntry kEntries[] = {
     {op_key(Op::kUnpackWords), &unpack<u64, u32>},
     {op_key(Op::kUnpackDoubles), &unpack128},
     // from a signed or unsigned value to a register of another width
-    TS_RESIZE(kU16, kB32, u16, u32), TS_RESIZE(kU16, kB64, u16, u64), TS_RESIZE(kS16, kB32, s16, u32),
-    TS_RESIZE(kS16, kB64, s16, u64), TS_RESIZE(kU32, kB16, u32, u16), TS_RESIZE(kU32, kB64, u32, u64),
-    TS_RESIZE(kS32, kB16, s32, u16), TS_RESIZE(kS32, kB64, s32, u64), TS_RESIZE(kU64, kB16, u64, u16),
-    TS_RESIZE(kU64, kB32, u64, u32), TS_RESIZE(kS64, kB16, s64, u16), TS_RESIZE(kS64, kB32, s64, u32),
+    TS_RESIZE(kU16, kB32, u16, u32),
+    TS_RESIZE(kU16, kB64, u16, u64),
+    TS_RESIZE(kS16, kB32, s16, u32),
+    TS_RESIZE(kS16, kB64, s16, u64),
+    TS_RESIZE(kU32, kB16, u32, u16),
+    TS_RESIZE(kU32, kB64, u32, u64),
+    TS_RESIZE(kS32, kB16, s32, u16),
+    TS_RESIZE(kS32, kB64, s32, u64),
+    TS_RESIZE(kU64, kB16, u64, u16),
+    TS_RESIZE(kU64, kB32, u64, u32),
+    TS_RESIZE(kS64, kB16, s64, u16),
+    TS_RESIZE(kS64, kB32, s64, u32),
 };
 
 }  // namespace

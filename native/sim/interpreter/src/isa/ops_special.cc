@@ -45,7 +45,7 @@ template <u32 (BlockContext::*kMember)[3]>
 void triple(Warp& w, const MicroOp& op, u32 mask) {
   fill32(w, op.r[0], mask, (w.block->*kMember)[op.imm]);
 }
-template <u32 BlockContext::*kMember>
+template <u32 BlockContext::* kMember>
 void scalar(Warp& w, const MicroOp& op, u32 mask) {
   fill32(w, op.r[0], mask, w.block->*kMember);
 }
@@ -57,9 +57,7 @@ void dynamic_shared_base(Warp& w, const MicroOp& op, u32 mask) {
 void warp_id(Warp& w, const MicroOp& op, u32 mask) { fill32(w, op.r[0], mask, w.index); }
 void grid_id32(Warp& w, const MicroOp& op, u32 mask) { fill32(w, op.r[0], mask, static_cast<u32>(w.block->grid_id)); }
 void grid_id64(Warp& w, const MicroOp& op, u32 mask) { fill64(w, op.r[0], mask, w.block->grid_id); }
-void cluster_count(Warp& w, const MicroOp& op, u32 mask) {
-  fill32(w, op.r[0], mask, w.block->nclusters[op.imm]);
-}
+void cluster_count(Warp& w, const MicroOp& op, u32 mask) { fill32(w, op.r[0], mask, w.block->nclusters[op.imm]); }
 
 // The clocks are the host's, so that they advance in loops that wait for them.
 u64 now_ns() {
@@ -72,7 +70,9 @@ void clock32_high(Warp& w, const MicroOp& op, u32 mask) { fill32(w, op.r[0], mas
 void clock64(Warp& w, const MicroOp& op, u32 mask) { fill64(w, op.r[0], mask, now_ns()); }
 
 /// d = the current frame's local memory + imm.
-void local_address32(Warp& w, const MicroOp& op, u32 mask) { fill32(w, op.r[0], mask, w.local_base + static_cast<u32>(op.imm)); }
+void local_address32(Warp& w, const MicroOp& op, u32 mask) {
+  fill32(w, op.r[0], mask, w.local_base + static_cast<u32>(op.imm));
+}
 void local_address64(Warp& w, const MicroOp& op, u32 mask) { fill64(w, op.r[0], mask, w.local_base + op.imm); }
 
 /// Between a space and the generic one: imm is added, or its window taken off.
@@ -101,7 +101,8 @@ void map_address(Warp& w, const MicroOp& op, u32 mask) {
   const u32* rank = w.lanes32(op.r[2]);
   for (int i = 0; i < kLanes; ++i) {
     if ((mask >> i & 1) == 0) continue;
-    if (rank[i] >= w.block->cluster_size) raise_fault(Fault::Kind::kIllegalAddress, "mapa names a block outside the cluster", op, i);
+    if (rank[i] >= w.block->cluster_size)
+      raise_fault(Fault::Kind::kIllegalAddress, "mapa names a block outside the cluster", op, i);
     const u64 address = a[i], window = address & ~kWindowOffsetMask, offset = address & kSharedOffsetMask;
     d[i] = static_cast<T>(window | offset | u64{rank[i] + 1} << kClusterRankShift);
   }
@@ -119,25 +120,45 @@ void rank_of_address(Warp& w, const MicroOp& op, u32 mask) {
 
 void nothing(Warp&, const MicroOp&, u32) {}
 
-constexpr u64 special(Special which) { return op_key(Op::kSpecial, Type::kNone, Type::kNone, 0, static_cast<u8>(which)); }
+constexpr u64 special(Special which) {
+  return op_key(Op::kSpecial, Type::kNone, Type::kNone, 0, static_cast<u8>(which));
+}
 
 constexpr OpEntry kEntries[] = {
-    {special(Special::kTid), &thread_index}, {special(Special::kNtid), &triple<&BlockContext::ntid>},
-    {special(Special::kCtaid), &triple<&BlockContext::ctaid>}, {special(Special::kNctaid), &triple<&BlockContext::nctaid>},
-    {special(Special::kLaneid), &lane_id}, {special(Special::kLanemask), &lane_mask}, {special(Special::kWarpid), &warp_id},
-    {special(Special::kNwarpid), &scalar<&BlockContext::warp_count>}, {special(Special::kSmid), &scalar<&BlockContext::sm_id>},
-    {special(Special::kNsmid), &scalar<&BlockContext::sm_count>}, {special(Special::kGridid32), &grid_id32}, {special(Special::kGridid64), &grid_id64},
-    {special(Special::kClock32), &clock32}, {special(Special::kClock32High), &clock32_high}, {special(Special::kClock64), &clock64},
-    {special(Special::kDynamicShared), &scalar<&BlockContext::dynamic_shared_bytes>}, {special(Special::kTotalShared), &scalar<&BlockContext::shared_bytes>},
+    {special(Special::kTid), &thread_index},
+    {special(Special::kNtid), &triple<&BlockContext::ntid>},
+    {special(Special::kCtaid), &triple<&BlockContext::ctaid>},
+    {special(Special::kNctaid), &triple<&BlockContext::nctaid>},
+    {special(Special::kLaneid), &lane_id},
+    {special(Special::kLanemask), &lane_mask},
+    {special(Special::kWarpid), &warp_id},
+    {special(Special::kNwarpid), &scalar<&BlockContext::warp_count>},
+    {special(Special::kSmid), &scalar<&BlockContext::sm_id>},
+    {special(Special::kNsmid), &scalar<&BlockContext::sm_count>},
+    {special(Special::kGridid32), &grid_id32},
+    {special(Special::kGridid64), &grid_id64},
+    {special(Special::kClock32), &clock32},
+    {special(Special::kClock32High), &clock32_high},
+    {special(Special::kClock64), &clock64},
+    {special(Special::kDynamicShared), &scalar<&BlockContext::dynamic_shared_bytes>},
+    {special(Special::kTotalShared), &scalar<&BlockContext::shared_bytes>},
     {special(Special::kDynamicSharedBase), &dynamic_shared_base},
-    {special(Special::kClusterid), &triple<&BlockContext::cluster_id>}, {special(Special::kNclusterid), &cluster_count},
-    {special(Special::kClusterCtaid), &triple<&BlockContext::cluster_ctaid>}, {special(Special::kClusterNctaid), &triple<&BlockContext::cluster_nctaid>},
-    {special(Special::kClusterCtarank), &scalar<&BlockContext::cluster_rank>}, {special(Special::kClusterNctarank), &scalar<&BlockContext::cluster_size>},
-    {special(Special::kConstant32), &constant}, {special(Special::kConstant64), &constant64},
-    {op_key(Op::kLocalAddress, Type::kB32), &local_address32}, {op_key(Op::kLocalAddress, Type::kB64), &local_address64},
-    {op_key(Op::kCvta), &add_window}, {op_key(Op::kIsspacep), &is_in_window},
-    {op_key(Op::kMapa, Type::kB32), &map_address<u32>}, {op_key(Op::kMapa, Type::kB64), &map_address<u64>},
-    {op_key(Op::kGetctarank, Type::kB32), &rank_of_address<u32>}, {op_key(Op::kGetctarank, Type::kB64), &rank_of_address<u64>},
+    {special(Special::kClusterid), &triple<&BlockContext::cluster_id>},
+    {special(Special::kNclusterid), &cluster_count},
+    {special(Special::kClusterCtaid), &triple<&BlockContext::cluster_ctaid>},
+    {special(Special::kClusterNctaid), &triple<&BlockContext::cluster_nctaid>},
+    {special(Special::kClusterCtarank), &scalar<&BlockContext::cluster_rank>},
+    {special(Special::kClusterNctarank), &scalar<&BlockContext::cluster_size>},
+    {special(Special::kConstant32), &constant},
+    {special(Special::kConstant64), &constant64},
+    {op_key(Op::kLocalAddress, Type::kB32), &local_address32},
+    {op_key(Op::kLocalAddress, Type::kB64), &local_address64},
+    {op_key(Op::kCvta), &add_window},
+    {op_key(Op::kIsspacep), &is_in_window},
+    {op_key(Op::kMapa, Type::kB32), &map_address<u32>},
+    {op_key(Op::kMapa, Type::kB64), &map_address<u64>},
+    {op_key(Op::kGetctarank, Type::kB32), &rank_of_address<u32>},
+    {op_key(Op::kGetctarank, Type::kB64), &rank_of_address<u64>},
     {op_key(Op::kNop), &nothing},
 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Video instructions: arithmetic on bytes and halves within words.
+#include "../video.h"
 #include "integer.h"
 #include "map.h"
 #include "tables.h"
-#include "../video.h"
 
 namespace tessera::sim::TESSERA_SIM_ISA {
 namespace {
@@ -22,18 +22,30 @@ TS_INLINE s64 saturate_to(s64 value, int bits, bool is_signed) {
 
 TS_INLINE s64 compute(VideoOperation operation, s64 a, s64 b) {
   switch (operation) {
-    case VideoOperation::kAdd: return a + b;
-    case VideoOperation::kSub: return a - b;
-    case VideoOperation::kAverage: return (a + b + (a + b >= 0 ? 1 : 0)) >> 1;  // halves are rounded away from zero
-    case VideoOperation::kAbsoluteDifference: return a < b ? b - a : a - b;
-    case VideoOperation::kMin: return a < b ? a : b;
-    case VideoOperation::kMax: return a < b ? b : a;
-    case VideoOperation::kSetEq: return a == b;
-    case VideoOperation::kSetNe: return a != b;
-    case VideoOperation::kSetLt: return a < b;
-    case VideoOperation::kSetLe: return a <= b;
-    case VideoOperation::kSetGt: return a > b;
-    default: return a >= b;
+    case VideoOperation::kAdd:
+      return a + b;
+    case VideoOperation::kSub:
+      return a - b;
+    case VideoOperation::kAverage:
+      return (a + b + (a + b >= 0 ? 1 : 0)) >> 1;  // halves are rounded away from zero
+    case VideoOperation::kAbsoluteDifference:
+      return a < b ? b - a : a - b;
+    case VideoOperation::kMin:
+      return a < b ? a : b;
+    case VideoOperation::kMax:
+      return a < b ? b : a;
+    case VideoOperation::kSetEq:
+      return a == b;
+    case VideoOperation::kSetNe:
+      return a != b;
+    case VideoOperation::kSetLt:
+      return a < b;
+    case VideoOperation::kSetLe:
+      return a <= b;
+    case VideoOperation::kSetGt:
+      return a > b;
+    default:
+      return a >= b;
   }
 }
 

@@ -139,26 +139,41 @@ void elect(Warp& w, const MicroOp& op, u32 mask) {
   p = (p & ~mask) | 1u << leader;
 }
 
-#define TS_REDUX(VARIANT, TYPE, T, FUNCTION) {op_key(Op::kRedux, Type::TYPE, Type::kNone, 0, VARIANT), &reduce<T, &FUNCTION<T>>}
-#define TS_REDUX_F(FLAGS)                                                                        \
-  {op_key(Op::kRedux, Type::kF32, Type::kNone, FLAGS, 1), &reduce_float<false, FLAGS>},          \
-  {op_key(Op::kRedux, Type::kF32, Type::kNone, FLAGS, 2), &reduce_float<true, FLAGS>}
+#define TS_REDUX(VARIANT, TYPE, T, FUNCTION) \
+  {op_key(Op::kRedux, Type::TYPE, Type::kNone, 0, VARIANT), &reduce<T, &FUNCTION<T>>}
+#define TS_REDUX_F(FLAGS)                                                                 \
+  {op_key(Op::kRedux, Type::kF32, Type::kNone, FLAGS, 1), &reduce_float<false, FLAGS>}, { \
+    op_key(Op::kRedux, Type::kF32, Type::kNone, FLAGS, 2), &reduce_float<true, FLAGS>     \
+  }
 
 constexpr OpEntry kEntries[] = {
     {op_key(Op::kShfl, Type::kB32, Type::kNone, 0, 0), &shuffle<ShuffleMode::kUp>},
     {op_key(Op::kShfl, Type::kB32, Type::kNone, 0, 1), &shuffle<ShuffleMode::kDown>},
     {op_key(Op::kShfl, Type::kB32, Type::kNone, 0, 2), &shuffle<ShuffleMode::kButterfly>},
     {op_key(Op::kShfl, Type::kB32, Type::kNone, 0, 3), &shuffle<ShuffleMode::kIndex>},
-    {op_key(Op::kVoteAll), &vote<Vote::kAll>}, {op_key(Op::kVoteAny), &vote<Vote::kAny>},
-    {op_key(Op::kVoteUni), &vote<Vote::kUniform>}, {op_key(Op::kVoteBallot), &vote_ballot},
+    {op_key(Op::kVoteAll), &vote<Vote::kAll>},
+    {op_key(Op::kVoteAny), &vote<Vote::kAny>},
+    {op_key(Op::kVoteUni), &vote<Vote::kUniform>},
+    {op_key(Op::kVoteBallot), &vote_ballot},
     {op_key(Op::kActivemask), &active_mask},
-    {op_key(Op::kMatchAny, Type::kB32), &match_any<u32>}, {op_key(Op::kMatchAny, Type::kB64), &match_any<u64>},
-    {op_key(Op::kMatchAll, Type::kB32), &match_all<u32>}, {op_key(Op::kMatchAll, Type::kB64), &match_all<u64>},
+    {op_key(Op::kMatchAny, Type::kB32), &match_any<u32>},
+    {op_key(Op::kMatchAny, Type::kB64), &match_any<u64>},
+    {op_key(Op::kMatchAll, Type::kB32), &match_all<u32>},
+    {op_key(Op::kMatchAll, Type::kB64), &match_all<u64>},
     // variants: 0 add, 1 min, 2 max, 3 and, 4 or, 5 xor
-    TS_REDUX(0, kU32, u32, add), TS_REDUX(0, kS32, s32, add), TS_REDUX(1, kU32, u32, minimum), TS_REDUX(1, kS32, s32, minimum),
-    TS_REDUX(2, kU32, u32, maximum), TS_REDUX(2, kS32, s32, maximum), TS_REDUX(3, kB32, u32, bit_and),
-    TS_REDUX(4, kB32, u32, bit_or), TS_REDUX(5, kB32, u32, bit_xor),
-    TS_REDUX_F(0), TS_REDUX_F(kNan), TS_REDUX_F(kXorSign), TS_REDUX_F(kNan | kXorSign),
+    TS_REDUX(0, kU32, u32, add),
+    TS_REDUX(0, kS32, s32, add),
+    TS_REDUX(1, kU32, u32, minimum),
+    TS_REDUX(1, kS32, s32, minimum),
+    TS_REDUX(2, kU32, u32, maximum),
+    TS_REDUX(2, kS32, s32, maximum),
+    TS_REDUX(3, kB32, u32, bit_and),
+    TS_REDUX(4, kB32, u32, bit_or),
+    TS_REDUX(5, kB32, u32, bit_xor),
+    TS_REDUX_F(0),
+    TS_REDUX_F(kNan),
+    TS_REDUX_F(kXorSign),
+    TS_REDUX_F(kNan | kXorSign),
     {op_key(Op::kElect), &elect},
 };
 

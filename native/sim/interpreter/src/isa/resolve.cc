@@ -31,7 +31,8 @@ TS_INLINE void repeat_active(u64* address, u32 mask) {
 void check_alignment(const MicroOp& op, u32 mask, const u64* address, u32 alignment) {
   u64 low_bits = 0;
   for (int i = 0; i < kLanes; ++i) low_bits |= address[i];
-  if ((low_bits & (alignment - 1)) == 0) [[likely]] return;
+  if ((low_bits & (alignment - 1)) == 0) [[likely]]
+    return;
   for (int i = 0; i < kLanes; ++i) {
     if ((mask >> i & 1) != 0 && (address[i] & (alignment - 1)) != 0) raise_misaligned(op, i, address[i], alignment);
   }
@@ -61,7 +62,8 @@ void resolve_global(Warp& w, const MicroOp& op, u32 mask, u32 bytes, AccessVerb 
   const Span span = out.contiguous ? Span{out.host[0], out.host[kLanes - 1]} : span_of(out.host);
   const bool whole = span.high + bytes > span.high && span.high >= span.low &&
                      w.memory->allows(span.low, span.high + bytes, verb != AccessVerb::kRead);
-  if (out.contiguous && whole) [[likely]] return track(w, span.low, span.high + bytes, verb);
+  if (out.contiguous && whole) [[likely]]
+    return track(w, span.low, span.high + bytes, verb);
   if (whole && span.low == span.high) return track(w, span.low, span.low + bytes, verb);
   for (int i = 0; i < kLanes; ++i) {
     if ((mask >> i & 1) == 0) continue;
@@ -127,7 +129,8 @@ void resolve_generic(Warp& w, const MicroOp& op, u32 mask, u32 bytes, AccessVerb
     any |= out.host[i];
     different |= (out.host[i] ^ out.host[0]) >> kWindowShift;
   }
-  if (any < kSharedWindow) [[likely]] return resolve_global(w, op, mask, bytes, verb, out);
+  if (any < kSharedWindow) [[likely]]
+    return resolve_global(w, op, mask, bytes, verb, out);
   if (different != 0) return resolve_mixed(w, op, mask, bytes, verb, out);
   const u64 window = out.host[0] & ~kWindowOffsetMask;
   if (window != kSharedWindow && window != kLocalWindow && window != kParamWindow) {
@@ -162,16 +165,22 @@ void resolve_mixed(Warp& w, const MicroOp& op, u32 mask, u32 bytes, AccessVerb v
 
 }  // namespace
 
-void resolve_addresses(Warp& w, const MicroOp& op, u32 mask, MemorySpace space, u32 bytes, u32 alignment, AccessVerb verb, Resolved& out) {
+void resolve_addresses(Warp& w, const MicroOp& op, u32 mask, MemorySpace space, u32 bytes, u32 alignment,
+                       AccessVerb verb, Resolved& out) {
   out.contiguous = out.global = false;
   if (mask != kAllLanes) repeat_active(out.host, mask);
   check_alignment(op, mask, out.host, alignment);
   switch (space) {
-    case MemorySpace::kGlobal: return resolve_global(w, op, mask, bytes, verb, out);
-    case MemorySpace::kShared: return resolve_shared(w, op, mask, bytes, verb, out);
-    case MemorySpace::kLocal: return resolve_local(w, op, mask, bytes, verb, out);
-    case MemorySpace::kParam: return resolve_param(w, op, mask, bytes, verb, out);
-    default: return resolve_generic(w, op, mask, bytes, verb, out);
+    case MemorySpace::kGlobal:
+      return resolve_global(w, op, mask, bytes, verb, out);
+    case MemorySpace::kShared:
+      return resolve_shared(w, op, mask, bytes, verb, out);
+    case MemorySpace::kLocal:
+      return resolve_local(w, op, mask, bytes, verb, out);
+    case MemorySpace::kParam:
+      return resolve_param(w, op, mask, bytes, verb, out);
+    default:
+      return resolve_generic(w, op, mask, bytes, verb, out);
   }
 }
 

@@ -19,6 +19,7 @@ struct Resolved {
 void resolve(Warp& w, const MicroOp& op, u32 mask, u32 ref, u32 bytes, AccessVerb verb, Resolved& out);
 
 /// The same for addresses already computed, in `out.host`, with no offset.
-void resolve_addresses(Warp& w, const MicroOp& op, u32 mask, MemorySpace space, u32 bytes, u32 alignment, AccessVerb verb, Resolved& out);
+void resolve_addresses(Warp& w, const MicroOp& op, u32 mask, MemorySpace space, u32 bytes, u32 alignment,
+                       AccessVerb verb, Resolved& out);
 
 }  // namespace tessera::sim::TESSERA_SIM_ISA

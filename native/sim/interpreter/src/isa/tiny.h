@@ -56,13 +56,12 @@ struct Flushing<F, kFunction, kExact> {
     const Storage<T>* sources[] = {lanes_of<T>(w, op.r[1 + kIndex])...};
     alignas(64) Storage<T> result[kLanes];
     u32 suspicious = 0;
-    TS_LANES {
-      result[i] = to_storage<T>(kFunction(from_storage<T>(sources[kIndex][i])...));
-    }
+    TS_LANES { result[i] = to_storage<T>(kFunction(from_storage<T>(sources[kIndex][i])...)); }
     for (int i = 0; i < kLanes; ++i) suspicious |= (result[i] & F::kMagnitude) == F::kLeastNormal ? 1u : 0u;
     for (int i = 0; i < kLanes && suspicious != 0; ++i) {
       const bool least = (result[i] & F::kMagnitude) == F::kLeastNormal;
-      if (least && F::tiny(kExact(from_storage<T>(sources[kIndex][i])...))) result[i] = static_cast<Storage<T>>(result[i] & ~F::kMagnitude);
+      if (least && F::tiny(kExact(from_storage<T>(sources[kIndex][i])...)))
+        result[i] = static_cast<Storage<T>>(result[i] & ~F::kMagnitude);
     }
     Storage<T>* d = lanes_of<T>(w, op.r[0]);
     TS_LANES d[i] = (mask >> i & 1) != 0 ? result[i] : d[i];
@@ -86,7 +85,8 @@ struct FlushingPair<kFunction, kExact> {
       for (int shift = 0; shift < 32; shift += 16) {
         u32 half = kFunction(f16{static_cast<u16>(sources[kIndex][i] >> shift)}...).bits;
         const bool least = (half & HalfSingle::kMagnitude) == HalfSingle::kLeastNormal;
-        if (least && HalfSingle::tiny(kExact(f16{static_cast<u16>(sources[kIndex][i] >> shift)}...))) half &= ~HalfSingle::kMagnitude;
+        if (least && HalfSingle::tiny(kExact(f16{static_cast<u16>(sources[kIndex][i] >> shift)}...)))
+          half &= ~HalfSingle::kMagnitude;
         result |= half << shift;
       }
       d[i] = result;

@@ -9,7 +9,7 @@ namespace tessera::sim {
 
 struct Address {
   MemorySpace space = MemorySpace::kGeneric;
-  Ref ref = 0;          // unused for kFrame, and for kParam where `fixed`
+  Ref ref = 0;  // unused for kFrame, and for kParam where `fixed`
   s64 offset = 0;
   bool narrow = false;  // a 32-bit register
   bool fixed = false;   // kParam at `offset`

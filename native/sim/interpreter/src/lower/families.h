@@ -35,9 +35,17 @@ LoweringTable video_lowerings();
 // ---- shared by families ----
 inline bool is_float(Type type) {
   switch (type) {
-    case Type::kF16: case Type::kF16x2: case Type::kBF16: case Type::kBF16x2: case Type::kTF32: case Type::kF32:
-    case Type::kF64: case Type::kF32x2: return true;
-    default: return false;
+    case Type::kF16:
+    case Type::kF16x2:
+    case Type::kBF16:
+    case Type::kBF16x2:
+    case Type::kTF32:
+    case Type::kF32:
+    case Type::kF64:
+    case Type::kF32x2:
+      return true;
+    default:
+      return false;
   }
 }
 inline bool is_signed(Type type) {

@@ -5,7 +5,8 @@
 
 namespace tessera::sim {
 
-FunctionCompiler::FunctionCompiler(const ptx::Function& source, const Symbols& symbols, ConstantPool& constants, Function& out)
+FunctionCompiler::FunctionCompiler(const ptx::Function& source, const Symbols& symbols, ConstantPool& constants,
+                                   Function& out)
     : source_(source), symbols_(symbols), constants_(constants), out_(out), layout_(symbols.frame()) {}
 
 void FunctionCompiler::compile() {
@@ -83,7 +84,8 @@ Segment& FunctionCompiler::end_with(DraftOp op, Segment::End end) {
   return out_.segments[index];
 }
 
-DraftOp FunctionCompiler::make_op(u64 key, const std::vector<Ref>& destinations, const std::vector<Ref>& sources, u64 imm, Cost cost) {
+DraftOp FunctionCompiler::make_op(u64 key, const std::vector<Ref>& destinations, const std::vector<Ref>& sources,
+                                  u64 imm, Cost cost) {
   DraftOp op;
   if (key != 0) {
     op.run = find_handler(key);
@@ -102,20 +104,24 @@ DraftOp FunctionCompiler::make_op(u64 key, const std::vector<Ref>& destinations,
   return op;
 }
 
-void FunctionCompiler::emit(u64 key, const std::vector<Ref>& destinations, const std::vector<Ref>& sources, u64 imm, Cost cost) {
+void FunctionCompiler::emit(u64 key, const std::vector<Ref>& destinations, const std::vector<Ref>& sources, u64 imm,
+                            Cost cost) {
   drafts_.push_back(make_op(key, destinations, sources, imm, cost));
 }
-void FunctionCompiler::emit(u64 key, std::initializer_list<Ref> destinations, std::initializer_list<Ref> sources, u64 imm, Cost cost) {
+void FunctionCompiler::emit(u64 key, std::initializer_list<Ref> destinations, std::initializer_list<Ref> sources,
+                            u64 imm, Cost cost) {
   emit(key, std::vector<Ref>(destinations), std::vector<Ref>(sources), imm, cost);
 }
 
-Segment& FunctionCompiler::end_segment(Segment::End end, const std::vector<Ref>& destinations, const std::vector<Ref>& sources, u64 imm) {
+Segment& FunctionCompiler::end_segment(Segment::End end, const std::vector<Ref>& destinations,
+                                       const std::vector<Ref>& sources, u64 imm) {
   return end_segment_with(0, end, destinations, sources, imm);
 }
 
 Segment& FunctionCompiler::end_segment_with(u64 key, Segment::End end, const std::vector<Ref>& destinations,
                                             const std::vector<Ref>& sources, u64 imm, Cost cost) {
-  if (current_->guard == ptx::kNoRegister || guard_taken_) return end_with(make_op(key, destinations, sources, imm, cost), end);
+  if (current_->guard == ptx::kNoRegister || guard_taken_)
+    return end_with(make_op(key, destinations, sources, imm, cost), end);
   // Lanes whose guard is false step around.
   DraftOp around = make_op(0, {}, {}, 0, {});
   around.guard_negated = !around.guard_negated;
@@ -147,7 +153,8 @@ void FunctionCompiler::switch_to(Ref index_ref, const std::vector<u32>& target_i
   const u32 index = static_cast<u32>(&segment - out_.segments.data());
   segment.detail = static_cast<u32>(out_.switches.size());
   out_.switches.emplace_back(target_instructions.size());
-  for (size_t i = 0; i < target_instructions.size(); ++i) fixups_.push_back({index, target_instructions[i], static_cast<int>(i)});
+  for (size_t i = 0; i < target_instructions.size(); ++i)
+    fixups_.push_back({index, target_instructions[i], static_cast<int>(i)});
   reconvergence_.emplace_back(index, graph_.immediate_post_dominator[block]);
 }
 

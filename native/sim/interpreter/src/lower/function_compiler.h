@@ -19,7 +19,7 @@ namespace tessera::sim {
 
 enum class RegisterClass : u8 { kPredicate, kHalf, kWord, kDouble, kQuad, kNone };
 RegisterClass class_of(Type type);
-Type bits_type(RegisterClass c);          // kB16 ... kB128, kPred
+Type bits_type(RegisterClass c);  // kB16 ... kB128, kPred
 u32 slot_bytes(RegisterClass c);
 
 /// A virtual operand: a register id shifted left by one, or a constant's offset with bit 0 set.
@@ -76,16 +76,19 @@ class FunctionCompiler {
   Ref symbol_address(std::string_view name, s64 offset, RegisterClass c);
 
   // ---- operations ----
-  void emit(u64 key, std::initializer_list<Ref> destinations, std::initializer_list<Ref> sources, u64 imm = 0, Cost cost = {});
-  void emit(u64 key, const std::vector<Ref>& destinations, const std::vector<Ref>& sources, u64 imm = 0, Cost cost = {});
+  void emit(u64 key, std::initializer_list<Ref> destinations, std::initializer_list<Ref> sources, u64 imm = 0,
+            Cost cost = {});
+  void emit(u64 key, const std::vector<Ref>& destinations, const std::vector<Ref>& sources, u64 imm = 0,
+            Cost cost = {});
   void move(Ref to, Ref from, RegisterClass c);
 
   // ---- ends of segments ----
   /// Ends the segment with an operation of its own; the guard becomes a branch around it.
-  Segment& end_segment(Segment::End end, const std::vector<Ref>& destinations = {}, const std::vector<Ref>& sources = {}, u64 imm = 0);
+  Segment& end_segment(Segment::End end, const std::vector<Ref>& destinations = {},
+                       const std::vector<Ref>& sources = {}, u64 imm = 0);
   /// As above, with a handler for the executor to run when the segment may end.
-  Segment& end_segment_with(u64 key, Segment::End end, const std::vector<Ref>& destinations, const std::vector<Ref>& sources,
-                            u64 imm = 0, Cost cost = {});
+  Segment& end_segment_with(u64 key, Segment::End end, const std::vector<Ref>& destinations,
+                            const std::vector<Ref>& sources, u64 imm = 0, Cost cost = {});
   void branch(u32 target_instruction, bool uniform);
   void switch_to(Ref index, const std::vector<u32>& target_instructions);
 
@@ -100,14 +103,14 @@ class FunctionCompiler {
  private:
   struct Fixup {
     u32 segment;
-    u32 instruction;   // the target, as an index of the source
-    int which;         // kFixTarget, kFixNext, or an entry of the switch
+    u32 instruction;  // the target, as an index of the source
+    int which;        // kFixTarget, kFixNext, or an entry of the switch
   };
   static constexpr int kFixTarget = -1, kFixNext = -2;
 
   void declare_registers();
   void lower_block(u32 block);
-  void close_segment();             // into the one that follows
+  void close_segment();  // into the one that follows
   Segment& open() { return out_.segments.back(); }
   void start_segment();
   DraftOp make_op(u64 key, const std::vector<Ref>& destinations, const std::vector<Ref>& sources, u64 imm, Cost cost);
@@ -124,17 +127,17 @@ class FunctionCompiler {
   const FrameLayout& layout_;
   ptx::ControlFlowGraph graph_;
   const ptx::Instruction* current_ = nullptr;
-  bool guard_taken_ = false;        // by a branch around the current instruction
+  bool guard_taken_ = false;  // by a branch around the current instruction
   std::vector<DraftOp> drafts_;
-  std::vector<RegisterClass> registers_;           // virtual registers
-  std::vector<u32> first_register_;                // of each source register
-  u32 first_temporary_ = 0;                        // registers from here on are written once, just before use
-  std::vector<u32> lasting_;                       // but for these
+  std::vector<RegisterClass> registers_;  // virtual registers
+  std::vector<u32> first_register_;       // of each source register
+  u32 first_temporary_ = 0;               // registers from here on are written once, just before use
+  std::vector<u32> lasting_;              // but for these
   Ref carry_ = kNoGuard;
-  std::vector<u32> first_segment_;                 // of each block
+  std::vector<u32> first_segment_;  // of each block
   std::vector<Fixup> fixups_;
-  std::vector<std::pair<u32, u32>> reconvergence_; // segment, block
-  std::vector<u32> skip_pending_;                  // segments whose target is the next one started
+  std::vector<std::pair<u32, u32>> reconvergence_;  // segment, block
+  std::vector<u32> skip_pending_;                   // segments whose target is the next one started
 };
 
 /// Assigns frame slots by the live ranges of virtual registers, and packs the

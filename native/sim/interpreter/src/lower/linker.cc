@@ -30,7 +30,11 @@ std::string_view trim(std::string_view text) {
 }  // namespace
 
 Linker::Linker(const std::vector<const ptx::Module*>& modules, GlobalAllocator& globals, const DeviceTraits& traits)
-    : modules_(modules), allocator_(globals), traits_(traits), program_(std::make_unique<LoadedProgram>()), scopes_(modules.size()) {}
+    : modules_(modules),
+      allocator_(globals),
+      traits_(traits),
+      program_(std::make_unique<LoadedProgram>()),
+      scopes_(modules.size()) {}
 
 std::unique_ptr<LoadedProgram> Linker::link() {
   program_->traits = traits_;
@@ -48,10 +52,13 @@ std::unique_ptr<LoadedProgram> Linker::link() {
 }
 
 void Linker::check_target(const ptx::Module& module) const {
-  if (module.address_size != 64) throw LoadError(LoadError::Reason::kUnsupportedTarget, "32-bit addresses (.address_size 32) are not supported");
+  if (module.address_size != 64)
+    throw LoadError(LoadError::Reason::kUnsupportedTarget, "32-bit addresses (.address_size 32) are not supported");
   const uint32_t wanted = ptx::target_architecture(module.target);
   if (wanted > traits_.compute_capability) {
-    throw LoadError(LoadError::Reason::kUnsupportedTarget, "the module is for " + module.target + ", the device is sm_" + std::to_string(traits_.compute_capability));
+    throw LoadError(
+        LoadError::Reason::kUnsupportedTarget,
+        "the module is for " + module.target + ", the device is sm_" + std::to_string(traits_.compute_capability));
   }
 }
 
@@ -83,14 +90,16 @@ void Linker::collect_aliases(size_t module) {
     const std::string name(trim(std::string_view(alias).substr(0, equals)));
     const std::string_view target = trim(std::string_view(alias).substr(equals + 1));
     const auto found = scopes_[module].find(target);
-    if (found == scopes_[module].end()) throw LoadError(LoadError::Reason::kUnresolvedSymbol, "alias '" + name + "' names no function");
+    if (found == scopes_[module].end())
+      throw LoadError(LoadError::Reason::kUnresolvedSymbol, "alias '" + name + "' names no function");
     linked_[name] = found->second;
   }
 }
 
 void Linker::add_intrinsics() {
   for (const Intrinsic& intrinsic : kIntrinsics) {
-    linked_.try_emplace(std::string(intrinsic.name), Symbol{Symbol::Kind::kIntrinsic, static_cast<u64>(intrinsic.op), 0, nullptr, nullptr});
+    linked_.try_emplace(std::string(intrinsic.name),
+                        Symbol{Symbol::Kind::kIntrinsic, static_cast<u64>(intrinsic.op), 0, nullptr, nullptr});
   }
   for (const ptx::Module* module : modules_) {
     const ptx::Function* declared = module->find_function("malloc");
@@ -116,9 +125,12 @@ void Linker::place_variable(const ptx::Variable& variable, NameMap& scope) {
   } else if (variable.space == Space::kShared) {
     const bool dynamic = variable.linkage == Linkage::kExtern || variable.size() == 0;
     // Offsets are filled in by place_shared().
-    scope[variable.name] = {dynamic ? Symbol::Kind::kDynamicShared : Symbol::Kind::kShared, 0, variable.size(), &variable, nullptr};
+    scope[variable.name] = {dynamic ? Symbol::Kind::kDynamicShared : Symbol::Kind::kShared, 0, variable.size(),
+                            &variable, nullptr};
   } else if (variable.space != Space::kLocal && variable.space != Space::kParam) {
-    throw LoadError(LoadError::Reason::kUnsupportedInstruction, "line " + std::to_string(variable.location.line) + ": variable '" + variable.name + "' lies in a state space that is not supported");
+    throw LoadError(LoadError::Reason::kUnsupportedInstruction, "line " + std::to_string(variable.location.line) +
+                                                                    ": variable '" + variable.name +
+                                                                    "' lies in a state space that is not supported");
   }
 }
 
@@ -165,7 +177,8 @@ void Linker::scan_references() {
       bool has_name = false;
       for (const ptx::Operand& operand : instruction.operands) {
         const Symbol* symbol = operand.kind == ptx::Operand::Kind::kSymbol ? names.find(operand.text) : nullptr;
-        const bool callee = is_call && symbol != nullptr && (symbol->kind == Symbol::Kind::kFunction || symbol->kind == Symbol::Kind::kIntrinsic);
+        const bool callee = is_call && symbol != nullptr &&
+                            (symbol->kind == Symbol::Kind::kFunction || symbol->kind == Symbol::Kind::kIntrinsic);
         has_name = has_name || callee;
         scan_operand(body, names, operand, callee);
       }
@@ -177,8 +190,11 @@ void Linker::scan_references() {
       if (item.kind != ptx::Initializer::Kind::kSymbol) continue;
       const auto local = scopes_[module].find(item.symbol);
       const auto linked = linked_.find(std::string(item.symbol));
-      const Symbol* symbol = local != scopes_[module].end() ? &local->second : linked != linked_.end() ? &linked->second : nullptr;
-      if (symbol != nullptr && symbol->kind == Symbol::Kind::kFunction) address_taken_.insert(static_cast<u32>(symbol->address));
+      const Symbol* symbol = local != scopes_[module].end() ? &local->second
+                             : linked != linked_.end()      ? &linked->second
+                                                            : nullptr;
+      if (symbol != nullptr && symbol->kind == Symbol::Kind::kFunction)
+        address_taken_.insert(static_cast<u32>(symbol->address));
     }
   }
 }
@@ -212,7 +228,8 @@ void Linker::place_shared() {
     }
   }
   const auto consider = [&](const ptx::Variable& variable) {
-    if (kernels.count(&variable) != 0 && variable.size() != 0 && variable.linkage != Linkage::kExtern) order.push_back(&variable);
+    if (kernels.count(&variable) != 0 && variable.size() != 0 && variable.linkage != Linkage::kExtern)
+      order.push_back(&variable);
   };
   for (const ptx::Module* module : modules_) {
     for (const ptx::Variable& variable : module->variables) consider(variable);
@@ -245,7 +262,8 @@ u64 Linker::initial_value(const ptx::Initializer& item, const Symbols& names) co
   if (item.kind == ptx::Initializer::Kind::kBits) return item.bits;
   const Symbol* symbol = names.find(item.symbol);
   if (symbol == nullptr || symbol->kind == Symbol::Kind::kIntrinsic) {
-    throw LoadError(LoadError::Reason::kUnresolvedSymbol, "an initializer names '" + std::string(item.symbol) + "', which nothing defines");
+    throw LoadError(LoadError::Reason::kUnresolvedSymbol,
+                    "an initializer names '" + std::string(item.symbol) + "', which nothing defines");
   }
   u64 base = symbol->address;
   if (symbol->kind == Symbol::Kind::kFunction) base += kCodeWindow;
@@ -261,7 +279,8 @@ void Linker::write_initializer(const ptx::Variable& variable, u64 address, const
   std::memset(reinterpret_cast<void*>(address), 0, variable.size());
   for (const ptx::Initializer& item : variable.initializer) {
     const u64 value = initial_value(item, names);
-    if (at + size > end) throw LoadError(LoadError::Reason::kInvalidPtx, "the initializer of '" + variable.name + "' is too long");
+    if (at + size > end)
+      throw LoadError(LoadError::Reason::kInvalidPtx, "the initializer of '" + variable.name + "' is too long");
     std::memcpy(reinterpret_cast<void*>(at), &value, std::min<u32>(size, 8));
     at += size;
   }
@@ -315,7 +334,8 @@ void Linker::describe_kernels() {
     info.name = source.name;
     info.parameter_block_size = source.parameter_block_size();
     info.parameter_offsets = source.parameter_offsets();
-    for (const ptx::Variable& parameter : source.parameters) info.parameter_sizes.push_back(static_cast<u32>(parameter.size()));
+    for (const ptx::Variable& parameter : source.parameters)
+      info.parameter_sizes.push_back(static_cast<u32>(parameter.size()));
     u32 dynamic_alignment = 16;
     for (u32 g : reachable(f)) {
       info.registers = std::max(info.registers, std::min(program_->functions[g]->register_estimate + 8, 255u));
@@ -324,17 +344,21 @@ void Linker::describe_kernels() {
         if (found == shared_offsets_.end()) {
           dynamic_alignment = std::max(dynamic_alignment, variable->alignment);
         } else {
-          info.static_shared_bytes = std::max(info.static_shared_bytes, static_cast<u32>(found->second + variable->size()));
+          info.static_shared_bytes =
+              std::max(info.static_shared_bytes, static_cast<u32>(found->second + variable->size()));
         }
       }
     }
-    kernel->dynamic_shared_base = (info.static_shared_bytes + dynamic_alignment - 1) / dynamic_alignment * dynamic_alignment;
+    kernel->dynamic_shared_base =
+        (info.static_shared_bytes + dynamic_alignment - 1) / dynamic_alignment * dynamic_alignment;
     std::vector<u8> on_path(bodies_.size(), 0);
     info.local_bytes = kernel->local_estimate = local_need(f, on_path);
     const ptx::Directives& directives = source.directives;
     const auto product = [](const uint32_t* t) { return u64{t[0]} * std::max(t[1], 1u) * std::max(t[2], 1u); };
-    if (directives.max_threads[0] != 0) info.max_threads_per_block = static_cast<u32>(std::min<u64>(product(directives.max_threads), 1024));
-    if (directives.required_threads[0] != 0) info.max_threads_per_block = static_cast<u32>(std::min<u64>(product(directives.required_threads), 1024));
+    if (directives.max_threads[0] != 0)
+      info.max_threads_per_block = static_cast<u32>(std::min<u64>(product(directives.max_threads), 1024));
+    if (directives.required_threads[0] != 0)
+      info.max_threads_per_block = static_cast<u32>(std::min<u64>(product(directives.required_threads), 1024));
     for (int k = 0; k < 3; ++k) {
       info.required_threads[k] = directives.required_threads[0] != 0 ? std::max(directives.required_threads[k], 1u) : 0;
       info.required_cluster[k] = directives.required_cluster[0] != 0 ? std::max(directives.required_cluster[k], 1u) : 0;

@@ -24,8 +24,8 @@ class Linker {
     const ptx::Function* source = nullptr;
     size_t module = 0;
     FrameLayout layout;
-    std::set<u32> callees;                        // functions that it may reach directly
-    std::set<const ptx::Variable*> shared;        // shared variables that it names
+    std::set<u32> callees;                  // functions that it may reach directly
+    std::set<const ptx::Variable*> shared;  // shared variables that it names
     bool calls_indirectly = false;
     bool uses_dynamic_shared = false;
   };
@@ -53,10 +53,10 @@ class Linker {
   GlobalAllocator& allocator_;
   const DeviceTraits& traits_;
   std::unique_ptr<LoadedProgram> program_;
-  std::deque<Body> bodies_;                              // by function index
-  std::vector<NameMap> scopes_;                          // by module
-  std::unordered_map<std::string, Symbol> linked_;       // names that modules share
-  std::unordered_map<const ptx::Variable*, u64> placed_; // global and constant variables
+  std::deque<Body> bodies_;                               // by function index
+  std::vector<NameMap> scopes_;                           // by module
+  std::unordered_map<std::string, Symbol> linked_;        // names that modules share
+  std::unordered_map<const ptx::Variable*, u64> placed_;  // global and constant variables
   std::map<const ptx::Variable*, u64> shared_offsets_;
   std::vector<std::pair<const ptx::Variable*, size_t>> initialised_;  // variable, module
   std::set<u32> address_taken_;

@@ -9,9 +9,7 @@ namespace {
 using Kind = ptx::Operand::Kind;
 
 /// The operation's word, by the number that the handlers' table gives it.
-int take_update(Modifiers& m) {
-  return m.take_one({"add", "min", "max", "and", "or", "xor", "exch", "inc", "dec"});
-}
+int take_update(Modifiers& m) { return m.take_one({"add", "min", "max", "and", "or", "xor", "exch", "inc", "dec"}); }
 
 Type table_type(Type type, bool bitwise) {
   if (bitwise) return bits_of_type(type);
@@ -41,7 +39,8 @@ Update parse(FunctionCompiler& c, const ptx::Instruction& i) {
   update.type = m.take_type();
   m.finish();
   if (update.which < 0) c.unsupported("this operation");
-  if (update.space == MemorySpace::kLocal || update.space == MemorySpace::kParam) c.invalid("the operation needs global or shared memory");
+  if (update.space == MemorySpace::kLocal || update.space == MemorySpace::kParam)
+    c.invalid("the operation needs global or shared memory");
   return update;
 }
 
@@ -66,9 +65,11 @@ void emit_update(FunctionCompiler& c, const ptx::Instruction& i, const Update& u
     const Ref b = c.read(element(i.operands[first + 1], k), update.type);
     const Cost cost = arithmetic_cost(update.type);
     if (update.is_cas) {
-      c.emit(op_key(Op::kAtomCas, type), {d}, {address.ref, b, c.read(i.operands[first + 2], update.type)}, address.imm(), cost);
+      c.emit(op_key(Op::kAtomCas, type), {d}, {address.ref, b, c.read(i.operands[first + 2], update.type)},
+             address.imm(), cost);
     } else {
-      c.emit(op_key(Op::kAtom, type, Type::kNone, 0, static_cast<u8>(update.which)), {d}, {address.ref, b}, address.imm(), cost);
+      c.emit(op_key(Op::kAtom, type, Type::kNone, 0, static_cast<u8>(update.which)), {d}, {address.ref, b},
+             address.imm(), cost);
     }
     address.offset += ptx::type_size(update.type);
   }

@@ -24,7 +24,8 @@ void lower_cluster_barrier(FunctionCompiler& c, const ptx::Instruction& i, Modif
   c.end_segment(which == 0 ? Segment::End::kClusterArrive : Segment::End::kClusterWait);
 }
 
-void end_with_barrier(FunctionCompiler& c, const BlockBarrier& barrier, const std::vector<Ref>& destinations, const std::vector<Ref>& sources) {
+void end_with_barrier(FunctionCompiler& c, const BlockBarrier& barrier, const std::vector<Ref>& destinations,
+                      const std::vector<Ref>& sources) {
   const u32 detail = static_cast<u32>(c.out().barriers.size());
   c.out().barriers.push_back(barrier);
   c.end_segment(Segment::End::kBlockBarrier, destinations, sources).detail = detail;
@@ -37,7 +38,9 @@ void lower_reduction(FunctionCompiler& c, const ptx::Instruction& i, Modifiers& 
   if (which < 0) c.invalid("no reduction");
   require_operands(c, i, 3, 4);
   BlockBarrier barrier;
-  barrier.kind = which == 0 ? BlockBarrier::Kind::kReducePopc : which == 1 ? BlockBarrier::Kind::kReduceAnd : BlockBarrier::Kind::kReduceOr;
+  barrier.kind = which == 0   ? BlockBarrier::Kind::kReducePopc
+                 : which == 1 ? BlockBarrier::Kind::kReduceAnd
+                              : BlockBarrier::Kind::kReduceOr;
   barrier.counted = i.operands.size() == 4;
   const auto p = c.read_predicate(i.operands[i.operands.size() - 1]);
   barrier.predicate_negated = p.negated;
@@ -66,7 +69,10 @@ void lower_bar(FunctionCompiler& c, const ptx::Instruction& i) {
 }
 
 constexpr LoweringRow kRows[] = {
-    {"bar", &lower_bar}, {"barrier", &lower_bar}, {"membar", &nothing}, {"fence", &nothing},
+    {"bar", &lower_bar},
+    {"barrier", &lower_bar},
+    {"membar", &nothing},
+    {"fence", &nothing},
 };
 
 }  // namespace

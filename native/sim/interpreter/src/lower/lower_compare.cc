@@ -12,15 +12,15 @@ Comparison take_comparison(FunctionCompiler& c, Modifiers& m, Type type, bool ha
     Comparison comparison;
   };
   static constexpr Row kWords[] = {
-      {"eq", true, true, {Op::kSetpEq, false, false}},    {"ne", true, true, {Op::kSetpNe, false, false}},
-      {"lt", true, true, {Op::kSetpLt, false, false}},    {"le", true, true, {Op::kSetpLe, false, false}},
-      {"gt", true, true, {Op::kSetpLt, true, false}},     {"ge", true, true, {Op::kSetpLe, true, false}},
-      {"lo", true, false, {Op::kSetpLt, false, false}},   {"ls", true, false, {Op::kSetpLe, false, false}},
-      {"hi", true, false, {Op::kSetpLt, true, false}},    {"hs", true, false, {Op::kSetpLe, true, false}},
-      {"equ", false, true, {Op::kSetpNe, false, true}},   {"neu", false, true, {Op::kSetpEq, false, true}},
-      {"ltu", false, true, {Op::kSetpLe, true, true}},    {"leu", false, true, {Op::kSetpLt, true, true}},
-      {"gtu", false, true, {Op::kSetpLe, false, true}},   {"geu", false, true, {Op::kSetpLt, false, true}},
-      {"num", false, true, {Op::kSetpNan, false, true}},  {"nan", false, true, {Op::kSetpNan, false, false}},
+      {"eq", true, true, {Op::kSetpEq, false, false}},   {"ne", true, true, {Op::kSetpNe, false, false}},
+      {"lt", true, true, {Op::kSetpLt, false, false}},   {"le", true, true, {Op::kSetpLe, false, false}},
+      {"gt", true, true, {Op::kSetpLt, true, false}},    {"ge", true, true, {Op::kSetpLe, true, false}},
+      {"lo", true, false, {Op::kSetpLt, false, false}},  {"ls", true, false, {Op::kSetpLe, false, false}},
+      {"hi", true, false, {Op::kSetpLt, true, false}},   {"hs", true, false, {Op::kSetpLe, true, false}},
+      {"equ", false, true, {Op::kSetpNe, false, true}},  {"neu", false, true, {Op::kSetpEq, false, true}},
+      {"ltu", false, true, {Op::kSetpLe, true, true}},   {"leu", false, true, {Op::kSetpLt, true, true}},
+      {"gtu", false, true, {Op::kSetpLe, false, true}},  {"geu", false, true, {Op::kSetpLt, false, true}},
+      {"num", false, true, {Op::kSetpNan, false, true}}, {"nan", false, true, {Op::kSetpNan, false, false}},
   };
   for (const Row& row : kWords) {
     if (!m.take(row.word)) continue;
@@ -37,10 +37,14 @@ namespace {
 
 Type comparable(Type type) {
   switch (type) {
-    case Type::kB16: return Type::kU16;
-    case Type::kB32: return Type::kU32;
-    case Type::kB64: return Type::kU64;
-    default: return type;
+    case Type::kB16:
+      return Type::kU16;
+    case Type::kB32:
+      return Type::kU32;
+    case Type::kB64:
+      return Type::kU64;
+    default:
+      return type;
   }
 }
 
@@ -76,7 +80,8 @@ Parsed parse(FunctionCompiler& c, const ptx::Instruction& i, Modifiers& m, Type 
 void compare(FunctionCompiler& c, const ptx::Instruction& i, const Parsed& parsed, Ref p, Ref q) {
   Ref a = c.read(i.operands[1], parsed.type), b = c.read(i.operands[2], parsed.type);
   if (parsed.comparison.swap) std::swap(a, b);
-  c.emit(op_key(parsed.comparison.op, parsed.type, Type::kNone, parsed.flags), {p, q}, {a, b, parsed.third}, parsed.imm, arithmetic_cost(parsed.type));
+  c.emit(op_key(parsed.comparison.op, parsed.type, Type::kNone, parsed.flags), {p, q}, {a, b, parsed.third}, parsed.imm,
+         arithmetic_cost(parsed.type));
 }
 
 void lower_setp(FunctionCompiler& c, const ptx::Instruction& i) {
@@ -88,7 +93,8 @@ void lower_setp(FunctionCompiler& c, const ptx::Instruction& i) {
   if (target.kind == ptx::Operand::Kind::kPair) {
     return compare(c, i, parsed, c.write(target.elements[0], Type::kPred), c.write(target.elements[1], Type::kPred));
   }
-  if (class_of(type) == RegisterClass::kWord && is_float(type) && type != Type::kF32) c.invalid("a packed comparison has two results");
+  if (class_of(type) == RegisterClass::kWord && is_float(type) && type != Type::kF32)
+    c.invalid("a packed comparison has two results");
   compare(c, i, parsed, c.write(target, Type::kPred), c.temporary(RegisterClass::kPredicate));
 }
 
@@ -117,7 +123,8 @@ void lower_selp(FunctionCompiler& c, const ptx::Instruction& i) {
   require_operands(c, i, 4, 4);
   const Ref a = c.read(i.operands[1], type), b = c.read(i.operands[2], type);
   const auto p = c.read_predicate(i.operands[3]);
-  c.emit(op_key(Op::kSelp, bits_of_type(type)), {c.write(i.operands[0], type)}, {a, b, p.ref}, p.negated ? 1 : 0, {kCostInteger, 1});
+  c.emit(op_key(Op::kSelp, bits_of_type(type)), {c.write(i.operands[0], type)}, {a, b, p.ref}, p.negated ? 1 : 0,
+         {kCostInteger, 1});
 }
 
 void lower_slct(FunctionCompiler& c, const ptx::Instruction& i) {
@@ -127,10 +134,12 @@ void lower_slct(FunctionCompiler& c, const ptx::Instruction& i) {
   m.finish();
   require_operands(c, i, 4, 4);
   const Ref a = c.read(i.operands[1], type), b = c.read(i.operands[2], type), x = c.read(i.operands[3], by);
-  c.emit(op_key(Op::kSlct, bits_of_type(type), by, flags), {c.write(i.operands[0], type)}, {a, b, x}, 0, {kCostInteger, 1});
+  c.emit(op_key(Op::kSlct, bits_of_type(type), by, flags), {c.write(i.operands[0], type)}, {a, b, x}, 0,
+         {kCostInteger, 1});
 }
 
-constexpr LoweringRow kRows[] = {{"setp", &lower_setp}, {"set", &lower_set}, {"selp", &lower_selp}, {"slct", &lower_slct}};
+constexpr LoweringRow kRows[] = {
+    {"setp", &lower_setp}, {"set", &lower_set}, {"selp", &lower_selp}, {"slct", &lower_slct}};
 
 }  // namespace
 

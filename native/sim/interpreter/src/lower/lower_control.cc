@@ -65,7 +65,8 @@ Passed passed(FunctionCompiler& c, const ptx::Operand& operand, u32 bytes) {
   Passed out;
   if (operand.kind == Kind::kSymbol) {
     const Symbol* symbol = c.symbols().find(operand.text);
-    if (symbol == nullptr || symbol->kind != Symbol::Kind::kFrameParam) c.unsupported("an argument that is no .param variable, register or constant");
+    if (symbol == nullptr || symbol->kind != Symbol::Kind::kFrameParam)
+      c.unsupported("an argument that is no .param variable, register or constant");
     return {true, static_cast<u32>(symbol->address), 0, static_cast<u32>(symbol->size)};
   }
   if (operand.kind == Kind::kRegister) {
@@ -78,7 +79,8 @@ Passed passed(FunctionCompiler& c, const ptx::Operand& operand, u32 bytes) {
 }
 
 u32 formal_bytes(const ptx::Function* prototype, size_t k) {
-  return prototype != nullptr && k < prototype->parameters.size() ? static_cast<u32>(prototype->parameters[k].size()) : 4;
+  return prototype != nullptr && k < prototype->parameters.size() ? static_cast<u32>(prototype->parameters[k].size())
+                                                                  : 4;
 }
 
 const ptx::Function* prototype_of(FunctionCompiler& c, const ptx::Instruction& i, const Symbol* symbol) {
@@ -96,7 +98,8 @@ void call_intrinsic(FunctionCompiler& c, const Symbol& symbol, const CallParts& 
   if (count > 5) c.invalid("too many arguments of a built-in function");
   const auto offset_of = [&c](const ptx::Operand& operand) -> u64 {
     const Symbol* argument = operand.kind == Kind::kSymbol ? c.symbols().find(operand.text) : nullptr;
-    if (argument == nullptr || argument->kind != Symbol::Kind::kFrameParam) c.unsupported("an argument of a built-in function outside .param");
+    if (argument == nullptr || argument->kind != Symbol::Kind::kFrameParam)
+      c.unsupported("an argument of a built-in function outside .param");
     return argument->address;
   };
   for (size_t k = 0; k < count; ++k) offsets[k] = offset_of(parts.arguments->elements[k]);
@@ -112,8 +115,11 @@ void lower_call(FunctionCompiler& c, const ptx::Instruction& i) {
   m.finish();
   const CallParts parts = parts_of(c, i);
   const Symbol* symbol = parts.callee->kind == Kind::kSymbol ? c.symbols().find(parts.callee->text) : nullptr;
-  if (parts.callee->kind == Kind::kSymbol && (symbol == nullptr || (symbol->kind != Symbol::Kind::kFunction && symbol->kind != Symbol::Kind::kIntrinsic))) {
-    throw LoadError(LoadError::Reason::kUnresolvedSymbol, "line " + std::to_string(i.location.line) + ": no function '" + std::string(parts.callee->text) + "'");
+  if (parts.callee->kind == Kind::kSymbol &&
+      (symbol == nullptr || (symbol->kind != Symbol::Kind::kFunction && symbol->kind != Symbol::Kind::kIntrinsic))) {
+    throw LoadError(
+        LoadError::Reason::kUnresolvedSymbol,
+        "line " + std::to_string(i.location.line) + ": no function '" + std::string(parts.callee->text) + "'");
   }
   if (symbol != nullptr && symbol->kind == Symbol::Kind::kIntrinsic) return call_intrinsic(c, *symbol, parts);
   CallSite call;
@@ -148,8 +154,8 @@ void lower_nanosleep(FunctionCompiler& c, const ptx::Instruction& i) {
 }
 
 constexpr LoweringRow kRows[] = {
-    {"bra", &lower_bra}, {"brx", &lower_brx}, {"ret", &lower_ret}, {"exit", &lower_exit}, {"call", &lower_call},
-    {"trap", &lower_trap}, {"brkpt", &lower_trap}, {"nanosleep", &lower_nanosleep},
+    {"bra", &lower_bra},          {"brx", &lower_brx},      {"ret", &lower_ret},    {"exit", &lower_exit},
+    {"call", &lower_call},        {"trap", &lower_trap},    {"brkpt", &lower_trap}, {"nanosleep", &lower_nanosleep},
     {"griddepcontrol", &nothing}, {"setmaxnreg", &nothing}, {"pmevent", &nothing},
 };
 

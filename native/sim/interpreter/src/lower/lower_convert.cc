@@ -40,11 +40,16 @@ u8 variant(Rounding mode) { return mode == Rounding::kNone ? u8{0} : static_cast
 /// The type as the tables know it: bits are unsigned.
 Type value_type(Type type) {
   switch (type) {
-    case Type::kB8: return Type::kU8;
-    case Type::kB16: return Type::kU16;
-    case Type::kB32: return Type::kU32;
-    case Type::kB64: return Type::kU64;
-    default: return type;
+    case Type::kB8:
+      return Type::kU8;
+    case Type::kB16:
+      return Type::kU16;
+    case Type::kB32:
+      return Type::kU32;
+    case Type::kB64:
+      return Type::kU64;
+    default:
+      return type;
   }
 }
 
@@ -88,10 +93,12 @@ void convert_value(FunctionCompiler& c, Ref d, Ref a, const Words& words) {
       c.emit(op_key(Op::kCvt, Type::kF32, from), {value}, {a});
     }
     const u8 flags = words.flags & kFtz;  // .sat: out of range is clamped anyway
-    return c.emit(op_key(Op::kCvt, to, is_half(from) ? Type::kF32 : from, flags, variant(words.integral)), {d}, {value}, 0, cost);
+    return c.emit(op_key(Op::kCvt, to, is_half(from) ? Type::kF32 : from, flags, variant(words.integral)), {d}, {value},
+                  0, cost);
   }
   if (from == to && words.integral != Rounding::kNone) {
-    if (!is_half(from)) return c.emit(op_key(Op::kCvtRound, to, to, words.flags, variant(words.integral)), {d}, {a}, 0, cost);
+    if (!is_half(from))
+      return c.emit(op_key(Op::kCvtRound, to, to, words.flags, variant(words.integral)), {d}, {a}, 0, cost);
     const Ref wide = c.temporary(RegisterClass::kWord), whole = c.temporary(RegisterClass::kWord);
     c.emit(op_key(Op::kCvt, Type::kF32, from), {wide}, {a});
     c.emit(op_key(Op::kCvtRound, Type::kF32, Type::kF32, words.flags, variant(words.integral)), {whole}, {wide});
@@ -133,7 +140,8 @@ void lower_cvt_pack(FunctionCompiler& c, const ptx::Instruction& i, Modifiers& m
   const Ref a = c.read(i.operands[1], Type::kS32), b = c.read(i.operands[2], Type::kS32);
   const Ref above = i.operands.size() > 3 ? c.read(i.operands[3], Type::kB32) : c.constant32(0);
   const Type sign = kind % 2 == 0 ? Type::kU32 : Type::kS32;
-  c.emit(op_key(Op::kCvtPack, sign, Type::kNone, 0, width), {c.write(i.operands[0], Type::kB32)}, {a, b, above}, 0, {kCostInteger, 2});
+  c.emit(op_key(Op::kCvtPack, sign, Type::kNone, 0, width), {c.write(i.operands[0], Type::kB32)}, {a, b, above}, 0,
+         {kCostInteger, 2});
 }
 
 void lower_cvt(FunctionCompiler& c, const ptx::Instruction& i) {
@@ -143,7 +151,8 @@ void lower_cvt(FunctionCompiler& c, const ptx::Instruction& i) {
   if (is_small_pair(words.from) && is_wide_pair(words.to)) {
     require_operands(c, i, 2, 2);
     const Ref a = read_source(c, i.operands[1], Type::kU16);
-    return c.emit(op_key(Op::kCvtExpand, words.to, words.from, words.flags), {c.write(i.operands[0], words.to)}, {a}, 0, {kCostF16, 2});
+    return c.emit(op_key(Op::kCvtExpand, words.to, words.from, words.flags), {c.write(i.operands[0], words.to)}, {a}, 0,
+                  {kCostF16, 2});
   }
   if (is_small_pair(words.to) || (is_wide_pair(words.to) && words.from == Type::kF32)) return convert_pair(c, i, words);
   require_operands(c, i, 2, 2);

@@ -39,7 +39,8 @@ void lower_float_arithmetic(FunctionCompiler& c, const ptx::Instruction& i, Op o
   const Type type = m.take_type();
   m.finish();
   const bool is_fma = op == Op::kFfma;
-  emit_plain(c, i, op_key(op, type, Type::kNone, flags, rounding_variant(mode)), type, sources, arithmetic_cost(type, is_fma ? 2 : 1));
+  emit_plain(c, i, op_key(op, type, Type::kNone, flags, rounding_variant(mode)), type, sources,
+             arithmetic_cost(type, is_fma ? 2 : 1));
 }
 
 void lower_float_extreme(FunctionCompiler& c, const ptx::Instruction& i, bool is_max) {
@@ -87,7 +88,8 @@ void root_or_reciprocal(FunctionCompiler& c, const ptx::Instruction& i) {
   const Type type = m.take_type();
   m.finish();
   u64 key = op_key(kOp, type, Type::kNone, flags, approximate ? u8{4} : rounding_variant(mode));
-  if (approximate && type == Type::kF64) key = op_key(Op::kRcpApprox64, type, Type::kNone, flags, kOp == Op::kRcp ? 0 : 255);
+  if (approximate && type == Type::kF64)
+    key = op_key(Op::kRcpApprox64, type, Type::kNone, flags, kOp == Op::kRcp ? 0 : 255);
   emit_plain(c, i, key, type, 1, arithmetic_cost(type));
 }
 
@@ -118,7 +120,8 @@ void lower_testp(FunctionCompiler& c, const ptx::Instruction& i) {
   require_operands(c, i, 2, 2);
   if (kind < 0) c.invalid("no kind of number");
   const Ref a = c.read(i.operands[1], type);
-  c.emit(op_key(Op::kTestp, type), {c.write(i.operands[0], Type::kPred)}, {a}, static_cast<u64>(kind), arithmetic_cost(type));
+  c.emit(op_key(Op::kTestp, type), {c.write(i.operands[0], Type::kPred)}, {a}, static_cast<u64>(kind),
+         arithmetic_cost(type));
 }
 
 constexpr LoweringRow kRows[] = {

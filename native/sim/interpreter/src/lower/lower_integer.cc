@@ -6,23 +6,39 @@ namespace tessera::sim {
 
 Type widened(Type type) {
   switch (type) {
-    case Type::kU16: return Type::kU32;
-    case Type::kS16: return Type::kS32;
-    case Type::kU32: return Type::kU64;
-    case Type::kS32: return Type::kS64;
-    default: return Type::kNone;
+    case Type::kU16:
+      return Type::kU32;
+    case Type::kS16:
+      return Type::kS32;
+    case Type::kU32:
+      return Type::kU64;
+    case Type::kS32:
+      return Type::kS64;
+    default:
+      return Type::kNone;
   }
 }
 
 Cost arithmetic_cost(Type type, u32 operations) {
   switch (type) {
-    case Type::kF32: case Type::kTF32: return {kCostF32, operations};
-    case Type::kF32x2: return {kCostF32, 2 * operations};
-    case Type::kF64: return {kCostF64, operations};
-    case Type::kF16: case Type::kBF16: return {kCostF16, operations};
-    case Type::kF16x2: case Type::kBF16x2: return {kCostF16, 2 * operations};
-    case Type::kPred: case Type::kNone: return {};
-    default: return {kCostInteger, operations};
+    case Type::kF32:
+    case Type::kTF32:
+      return {kCostF32, operations};
+    case Type::kF32x2:
+      return {kCostF32, 2 * operations};
+    case Type::kF64:
+      return {kCostF64, operations};
+    case Type::kF16:
+    case Type::kBF16:
+      return {kCostF16, operations};
+    case Type::kF16x2:
+    case Type::kBF16x2:
+      return {kCostF16, 2 * operations};
+    case Type::kPred:
+    case Type::kNone:
+      return {};
+    default:
+      return {kCostInteger, operations};
   }
 }
 
@@ -35,14 +51,19 @@ namespace {
 /// The type whose handler serves: b32 carry chains and the like are unsigned.
 Type unsigned_bits(Type type) {
   switch (type) {
-    case Type::kB16: return Type::kU16;
-    case Type::kB32: return Type::kU32;
-    case Type::kB64: return Type::kU64;
-    default: return type;
+    case Type::kB16:
+      return Type::kU16;
+    case Type::kB32:
+      return Type::kU32;
+    case Type::kB64:
+      return Type::kU64;
+    default:
+      return type;
   }
 }
 
-void plain(FunctionCompiler& c, const ptx::Instruction& i, Modifiers& m, Op op, Type type, int sources, u8 flags = 0, u32 cost = 1) {
+void plain(FunctionCompiler& c, const ptx::Instruction& i, Modifiers& m, Op op, Type type, int sources, u8 flags = 0,
+           u32 cost = 1) {
   m.finish();
   const size_t count = static_cast<size_t>(sources) + 1;
   require_operands(c, i, count, count);
@@ -169,8 +190,10 @@ void lower_dot(FunctionCompiler& c, const ptx::Instruction& i) {
   if (part < 0) c.invalid("neither .lo nor .hi");
   require_operands(c, i, 4, 4);
   const Op op = !kTwo ? Op::kDp4a : part == 0 ? Op::kDp2aLo : Op::kDp2aHi;
-  const Ref a = c.read(i.operands[1], Type::kB32), b = c.read(i.operands[2], Type::kB32), add = c.read(i.operands[3], Type::kB32);
-  c.emit(op_key(op, a_type, b_type), {c.write(i.operands[0], Type::kB32)}, {a, b, add}, 0, {kCostInteger, kTwo ? 4u : 8u});
+  const Ref a = c.read(i.operands[1], Type::kB32), b = c.read(i.operands[2], Type::kB32),
+            add = c.read(i.operands[3], Type::kB32);
+  c.emit(op_key(op, a_type, b_type), {c.write(i.operands[0], Type::kB32)}, {a, b, add}, 0,
+         {kCostInteger, kTwo ? 4u : 8u});
 }
 
 constexpr LoweringRow kRows[] = {

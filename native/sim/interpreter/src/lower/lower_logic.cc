@@ -14,7 +14,8 @@ void logic(FunctionCompiler& c, const ptx::Instruction& i) {
   require_operands(c, i, 3, 3);
   if (type == Type::kPred) {
     const auto a = c.read_predicate(i.operands[1]), b = c.read_predicate(i.operands[2]);
-    return c.emit(op_key(kOp, type), {c.write(i.operands[0], type)}, {a.ref, b.ref}, (a.negated ? 1u : 0u) | (b.negated ? 2u : 0u));
+    return c.emit(op_key(kOp, type), {c.write(i.operands[0], type)}, {a.ref, b.ref},
+                  (a.negated ? 1u : 0u) | (b.negated ? 2u : 0u));
   }
   const Ref a = c.read(i.operands[1], type), b = c.read(i.operands[2], type);
   c.emit(op_key(kOp, type), {c.write(i.operands[0], type)}, {a, b}, 0, {kCostInteger, 1});
@@ -70,8 +71,10 @@ void lower_shf(FunctionCompiler& c, const ptx::Instruction& i) {
   m.finish();
   require_operands(c, i, 4, 4);
   if (direction < 0 || mode < 0) c.invalid("a direction or a mode is missing");
-  const Op op = direction == 0 ? (mode == 0 ? Op::kShfLeftClamp : Op::kShfLeftWrap) : (mode == 0 ? Op::kShfRightClamp : Op::kShfRightWrap);
-  const Ref a = c.read(i.operands[1], type), b = c.read(i.operands[2], type), amount = c.read(i.operands[3], Type::kU32);
+  const Op op = direction == 0 ? (mode == 0 ? Op::kShfLeftClamp : Op::kShfLeftWrap)
+                               : (mode == 0 ? Op::kShfRightClamp : Op::kShfRightWrap);
+  const Ref a = c.read(i.operands[1], type), b = c.read(i.operands[2], type),
+            amount = c.read(i.operands[3], Type::kU32);
   c.emit(op_key(op, type), {c.write(i.operands[0], type)}, {a, b, amount}, 0, {kCostInteger, 1});
 }
 
@@ -99,7 +102,8 @@ void lower_lop3(FunctionCompiler& c, const ptx::Instruction& i) {
   c.emit(op_key(Op::kLop3, type), {value}, {a, b, third}, table, {kCostInteger, 1});
   c.move(d, value, RegisterClass::kWord);
   const u64 imm = 1u | (combine == 0 ? 2u : 1u) << 1 | (q.negated ? 8u : 0u);
-  c.emit(op_key(Op::kSetpEq, Type::kU32), {c.write(i.operands[0].elements[1], Type::kPred), c.temporary(RegisterClass::kPredicate)},
+  c.emit(op_key(Op::kSetpEq, Type::kU32),
+         {c.write(i.operands[0].elements[1], Type::kPred), c.temporary(RegisterClass::kPredicate)},
          {value, c.constant32(0), q.ref}, imm);
 }
 
@@ -129,7 +133,8 @@ void lower_bfind(FunctionCompiler& c, const ptx::Instruction& i) {
   m.finish();
   require_operands(c, i, 2, 2);
   const Ref a = c.read(i.operands[1], type);
-  c.emit(op_key(shift ? Op::kBfindShift : Op::kBfind, type), {c.write(i.operands[0], Type::kU32)}, {a}, 0, {kCostInteger, 1});
+  c.emit(op_key(shift ? Op::kBfindShift : Op::kBfind, type), {c.write(i.operands[0], Type::kU32)}, {a}, 0,
+         {kCostInteger, 1});
 }
 
 void lower_fns(FunctionCompiler& c, const ptx::Instruction& i) {
@@ -137,7 +142,8 @@ void lower_fns(FunctionCompiler& c, const ptx::Instruction& i) {
   const Type type = m.take_type();
   m.finish();
   require_operands(c, i, 4, 4);
-  const Ref mask = c.read(i.operands[1], Type::kB32), base = c.read(i.operands[2], Type::kB32), offset = c.read(i.operands[3], Type::kB32);
+  const Ref mask = c.read(i.operands[1], Type::kB32), base = c.read(i.operands[2], Type::kB32),
+            offset = c.read(i.operands[3], Type::kB32);
   c.emit(op_key(Op::kFns, type), {c.write(i.operands[0], Type::kB32)}, {mask, base, offset}, 0, {kCostInteger, 1});
 }
 
@@ -146,7 +152,8 @@ void lower_bfe(FunctionCompiler& c, const ptx::Instruction& i) {
   const Type type = m.take_type();
   m.finish();
   require_operands(c, i, 4, 4);
-  const Ref a = c.read(i.operands[1], type), position = c.read(i.operands[2], Type::kU32), length = c.read(i.operands[3], Type::kU32);
+  const Ref a = c.read(i.operands[1], type), position = c.read(i.operands[2], Type::kU32),
+            length = c.read(i.operands[3], Type::kU32);
   c.emit(op_key(Op::kBfe, type), {c.write(i.operands[0], type)}, {a, position, length}, 0, {kCostInteger, 1});
 }
 
@@ -178,16 +185,31 @@ void lower_prmt(FunctionCompiler& c, const ptx::Instruction& i) {
   const int mode = m.take_one({"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"});
   m.finish();
   require_operands(c, i, 4, 4);
-  const Ref a = c.read(i.operands[1], type), b = c.read(i.operands[2], type), selector = c.read(i.operands[3], Type::kB32);
-  c.emit(op_key(Op::kPrmt, type, Type::kNone, 0, static_cast<u8>(mode + 1)), {c.write(i.operands[0], type)}, {a, b, selector}, 0, {kCostInteger, 1});
+  const Ref a = c.read(i.operands[1], type), b = c.read(i.operands[2], type),
+            selector = c.read(i.operands[3], Type::kB32);
+  c.emit(op_key(Op::kPrmt, type, Type::kNone, 0, static_cast<u8>(mode + 1)), {c.write(i.operands[0], type)},
+         {a, b, selector}, 0, {kCostInteger, 1});
 }
 
 constexpr LoweringRow kRows[] = {
-    {"and", &logic<Op::kAnd>}, {"or", &logic<Op::kOr>}, {"xor", &logic<Op::kXor>}, {"not", &lower_not},
-    {"cnot", &lower_cnot}, {"shl", &lower_shl}, {"shr", &lower_shr}, {"shf", &lower_shf}, {"lop3", &lower_lop3},
-    {"popc", &count_bits<Op::kPopc>}, {"clz", &count_bits<Op::kClz>}, {"brev", &lower_brev}, {"bfind", &lower_bfind},
-    {"fns", &lower_fns}, {"bfe", &lower_bfe}, {"bfi", &lower_bfi},
-    {"bmsk", &clamp_or_wrap<Op::kBmskClamp, Op::kBmskWrap>}, {"szext", &clamp_or_wrap<Op::kSzextClamp, Op::kSzextWrap>},
+    {"and", &logic<Op::kAnd>},
+    {"or", &logic<Op::kOr>},
+    {"xor", &logic<Op::kXor>},
+    {"not", &lower_not},
+    {"cnot", &lower_cnot},
+    {"shl", &lower_shl},
+    {"shr", &lower_shr},
+    {"shf", &lower_shf},
+    {"lop3", &lower_lop3},
+    {"popc", &count_bits<Op::kPopc>},
+    {"clz", &count_bits<Op::kClz>},
+    {"brev", &lower_brev},
+    {"bfind", &lower_bfind},
+    {"fns", &lower_fns},
+    {"bfe", &lower_bfe},
+    {"bfi", &lower_bfi},
+    {"bmsk", &clamp_or_wrap<Op::kBmskClamp, Op::kBmskWrap>},
+    {"szext", &clamp_or_wrap<Op::kSzextClamp, Op::kSzextWrap>},
     {"prmt", &lower_prmt},
 };
 

@@ -80,11 +80,16 @@ ElementType element_type(std::string_view word) {
 Cost tensor_cost(Type a, const Shape& shape) {
   const u32 operations = 2 * shape.m * shape.n * shape.k;
   switch (a) {
-    case Type::kF16: return {kCostTensorF16, operations};
-    case Type::kBF16: return {kCostTensorBf16, operations};
-    case Type::kTF32: return {kCostTensorTf32, operations};
-    case Type::kF64: return {kCostTensorF64, operations};
-    default: return {kCostTensorI8, operations};
+    case Type::kF16:
+      return {kCostTensorF16, operations};
+    case Type::kBF16:
+      return {kCostTensorBf16, operations};
+    case Type::kTF32:
+      return {kCostTensorTf32, operations};
+    case Type::kF64:
+      return {kCostTensorF64, operations};
+    default:
+      return {kCostTensorI8, operations};
   }
 }
 
@@ -113,7 +118,8 @@ void lower_mma(FunctionCompiler& c, const ptx::Instruction& i) {
   if (words.layouts[0] != "row" || words.layouts[1] != "col") c.unsupported("only .row.col");
   const Type d = ptx::parse_type(words.types[0]);
   const ElementType a = element_type(words.types[1]), b = element_type(words.types[2]);
-  if (words.types[0] != words.types[3] || words.shape.n != 8 || a.bits != b.bits || a.bits == 0) c.unsupported("this combination of types");
+  if (words.types[0] != words.types[3] || words.shape.n != 8 || a.bits != b.bits || a.bits == 0)
+    c.unsupported("this combination of types");
   u8 flags = a.flags;
   if (a.type != b.type) flags |= kUnsignedOther;
   if (words.saturate) flags |= kSatFinite;
@@ -158,7 +164,9 @@ FragmentShape memory_shape(Role role, const Shape& shape, Type type, bool by_col
 void check_wmma_shape(FunctionCompiler& c, const Shape& s, Type type) {
   const auto is = [&s](u32 m, u32 n, u32 k) { return s.m == m && s.n == n && s.k == k; };
   const bool usual = is(16, 16, 16) || is(32, 8, 16) || is(8, 32, 16);
-  const bool fits = type == Type::kTF32 ? is(16, 16, 8) : type == Type::kF64 ? is(8, 8, 4) : usual || (type == Type::kF32 && is(16, 16, 8)) ;
+  const bool fits = type == Type::kTF32  ? is(16, 16, 8)
+                    : type == Type::kF64 ? is(8, 8, 4)
+                                         : usual || (type == Type::kF32 && is(16, 16, 8));
   if (!fits) c.unsupported("this shape");
 }
 
@@ -181,7 +189,8 @@ void lower_wmma_access(FunctionCompiler& c, const ptx::Instruction& i, bool is_l
   const u32 registers = fragment_registers(role, shape, type);
   const FragmentShape f = memory_shape(role, shape, type, layout == 1, registers);
   const Address address = read_address(c, i.operands[is_load ? 1 : 0], space);
-  const Ref stride = i.operands.size() > 2 ? c.read(i.operands[2], Type::kU32) : c.constant32(layout == 1 ? f.rows : f.columns);
+  const Ref stride =
+      i.operands.size() > 2 ? c.read(i.operands[2], Type::kU32) : c.constant32(layout == 1 ? f.rows : f.columns);
   std::vector<Ref> fragment, rest{address.ref, stride, c.constant32(pack_fragment(f))};
   if (is_load) {
     write_fragment(c, i.operands[0], registers, register_type(type), fragment);
@@ -200,16 +209,20 @@ void lower_wmma(FunctionCompiler& c, const ptx::Instruction& i) {
   require_operands(c, i, 4, 4);
   if (words.types.size() == 2) words.types = {words.types[0], "f16", "f16", words.types[1]};
   if (words.types.size() != 4 || words.types[1] != words.types[2]) c.unsupported("this form");
-  const Type d = ptx::parse_type(words.types[0]), a = ptx::parse_type(words.types[1]), sum = ptx::parse_type(words.types[3]);
+  const Type d = ptx::parse_type(words.types[0]), a = ptx::parse_type(words.types[1]),
+             sum = ptx::parse_type(words.types[3]);
   check_wmma_shape(c, words.shape, a);
-  const u32 nd = fragment_registers(Role::kAccumulator, words.shape, d), na = fragment_registers(Role::kA, words.shape, a);
-  const u32 nb = fragment_registers(Role::kB, words.shape, a), nc = fragment_registers(Role::kAccumulator, words.shape, sum);
+  const u32 nd = fragment_registers(Role::kAccumulator, words.shape, d),
+            na = fragment_registers(Role::kA, words.shape, a);
+  const u32 nb = fragment_registers(Role::kB, words.shape, a),
+            nc = fragment_registers(Role::kAccumulator, words.shape, sum);
   std::vector<Ref> targets, refs;
   read_fragment(c, i.operands[1], na, register_type(a), refs);
   read_fragment(c, i.operands[2], nb, register_type(a), refs);
   read_fragment(c, i.operands[3], nc, register_type(sum), refs);
   write_fragment(c, i.operands[0], nd, register_type(d), targets);
-  const u64 imm = words.shape.m | words.shape.n << 8 | words.shape.k << 16 | u64{nd} << 24 | u64{na} << 32 | u64{nb} << 40;
+  const u64 imm =
+      words.shape.m | words.shape.n << 8 | words.shape.k << 16 | u64{nd} << 24 | u64{na} << 32 | u64{nb} << 40;
   const u8 flags = static_cast<u8>(kFtz | (words.saturate ? kSatFinite : 0));
   c.emit(op_key(Op::kMma, a, d, flags, static_cast<u8>(sum)), targets, refs, imm, tensor_cost(a, words.shape));
 }

@@ -44,8 +44,8 @@ void lower_wait(FunctionCompiler& c, const ptx::Instruction& i, Modifiers& m) {
   require_operands(c, i, 3, 4);  // the fourth is a time hint
   const Address address = read_address(c, i.operands[1], space);
   const Ref by = c.read(i.operands[2], parity ? Type::kU32 : Type::kB64);
-  c.emit(op_key(Op::kMbarrierTestWait, Type::kNone, Type::kNone, 0, parity ? 1 : 0), {c.write(i.operands[0], Type::kPred)},
-         {address.ref, by}, address.imm());
+  c.emit(op_key(Op::kMbarrierTestWait, Type::kNone, Type::kNone, 0, parity ? 1 : 0),
+         {c.write(i.operands[0], Type::kPred)}, {address.ref, by}, address.imm());
 }
 
 template <Op kOp>
@@ -59,8 +59,10 @@ void lower_with_value(FunctionCompiler& c, const ptx::Instruction& i, Modifiers&
 
 void lower_mbarrier(FunctionCompiler& c, const ptx::Instruction& i) {
   Modifiers m(i);
-  switch (m.take_one({"init", "inval", "arrive", "arrive_drop", "test_wait", "try_wait", "expect_tx", "complete_tx", "pending_count"})) {
-    case 0: return lower_with_value<Op::kMbarrierInit>(c, i, m);
+  switch (m.take_one({"init", "inval", "arrive", "arrive_drop", "test_wait", "try_wait", "expect_tx", "complete_tx",
+                      "pending_count"})) {
+    case 0:
+      return lower_with_value<Op::kMbarrierInit>(c, i, m);
     case 1: {
       const MemorySpace space = take_shared(m);
       finish(c, m);
@@ -68,19 +70,25 @@ void lower_mbarrier(FunctionCompiler& c, const ptx::Instruction& i) {
       const Address address = read_address(c, i.operands[0], space);
       return c.emit(op_key(Op::kMbarrierInval), {}, {address.ref}, address.imm());
     }
-    case 2: return lower_arrive(c, i, m, false);
-    case 3: return lower_arrive(c, i, m, true);
+    case 2:
+      return lower_arrive(c, i, m, false);
+    case 3:
+      return lower_arrive(c, i, m, true);
     case 4:
-    case 5: return lower_wait(c, i, m);
-    case 6: return lower_with_value<Op::kMbarrierExpectTx>(c, i, m);
-    case 7: return lower_with_value<Op::kMbarrierCompleteTx>(c, i, m);
+    case 5:
+      return lower_wait(c, i, m);
+    case 6:
+      return lower_with_value<Op::kMbarrierExpectTx>(c, i, m);
+    case 7:
+      return lower_with_value<Op::kMbarrierCompleteTx>(c, i, m);
     case 8: {
       finish(c, m);
       require_operands(c, i, 2, 2);
       const Ref state = c.read(i.operands[1], Type::kB64);
       return c.emit(op_key(Op::kMbarrierPendingCount), {c.write(i.operands[0], Type::kU32)}, {state});
     }
-    default: c.unsupported("this form");
+    default:
+      c.unsupported("this form");
   }
 }
 
@@ -99,7 +107,8 @@ void lower_cp_async_arrive(FunctionCompiler& c, const ptx::Instruction& i, Modif
   const Address address = read_address(c, i.operands[0], space);
   // Without .noinc the object's pending count goes up by one first: the two cancel.
   if (!counted) return c.emit(op_key(Op::kNop), {}, {});
-  c.emit(op_key(Op::kMbarrierArrive), {c.temporary(RegisterClass::kDouble)}, {address.ref, c.constant32(1), c.constant32(0)}, address.imm());
+  c.emit(op_key(Op::kMbarrierArrive), {c.temporary(RegisterClass::kDouble)},
+         {address.ref, c.constant32(1), c.constant32(0)}, address.imm());
 }
 
 void lower_bulk_copy(FunctionCompiler& c, const ptx::Instruction& i, Modifiers& m) {
@@ -118,9 +127,11 @@ void lower_bulk_copy(FunctionCompiler& c, const ptx::Instruction& i, Modifiers& 
   require_operands(c, i, wanted, wanted + (hint ? 1 : 0));
   const MemorySpace to = to_global ? MemorySpace::kGlobal : MemorySpace::kShared;
   const MemorySpace from = to_global || from_shared ? MemorySpace::kShared : MemorySpace::kGlobal;
-  const Ref target = flat_address(c, read_address(c, i.operands[0], to)), origin = flat_address(c, read_address(c, i.operands[1], from));
+  const Ref target = flat_address(c, read_address(c, i.operands[0], to)),
+            origin = flat_address(c, read_address(c, i.operands[1], from));
   const Ref bytes = c.read(i.operands[2], Type::kU32);
-  const Ref barrier = has_barrier ? flat_address(c, read_address(c, i.operands[3], MemorySpace::kShared)) : c.constant64(0);
+  const Ref barrier =
+      has_barrier ? flat_address(c, read_address(c, i.operands[3], MemorySpace::kShared)) : c.constant64(0);
   const u64 imm = u64{static_cast<u8>(to)} | u64{static_cast<u8>(from)} << 4 | (has_barrier ? u64{1} << 8 : 0);
   c.emit(op_key(Op::kBulkCopy), {}, {target, origin, bytes, barrier}, imm);
 }

@@ -34,18 +34,25 @@ namespace {
 
 Address symbol_at(FunctionCompiler& c, std::string_view name, s64 offset, MemorySpace space) {
   const Symbol* symbol = c.symbols().find(name);
-  if (symbol == nullptr) throw LoadError(LoadError::Reason::kUnresolvedSymbol, "line " + std::to_string(c.current().location.line) + ": nothing defines '" + std::string(name) + "'");
+  if (symbol == nullptr)
+    throw LoadError(LoadError::Reason::kUnresolvedSymbol, "line " + std::to_string(c.current().location.line) +
+                                                              ": nothing defines '" + std::string(name) + "'");
   const s64 address = static_cast<s64>(symbol->address) + offset;
   switch (symbol->kind) {
-    case Symbol::Kind::kGlobal: return {MemorySpace::kGlobal, c.constant64(static_cast<u64>(address)), 0, false, false};
-    case Symbol::Kind::kShared: return {MemorySpace::kShared, c.constant32(static_cast<u32>(address)), 0, true, false};
-    case Symbol::Kind::kDynamicShared: return {MemorySpace::kShared, c.symbol_address(name, offset, RegisterClass::kWord), 0, true, false};
+    case Symbol::Kind::kGlobal:
+      return {MemorySpace::kGlobal, c.constant64(static_cast<u64>(address)), 0, false, false};
+    case Symbol::Kind::kShared:
+      return {MemorySpace::kShared, c.constant32(static_cast<u32>(address)), 0, true, false};
+    case Symbol::Kind::kDynamicShared:
+      return {MemorySpace::kShared, c.symbol_address(name, offset, RegisterClass::kWord), 0, true, false};
     case Symbol::Kind::kLocal:
-    case Symbol::Kind::kFrameParam: return {MemorySpace::kFrame, c.constant32(0), address, true, false};
+    case Symbol::Kind::kFrameParam:
+      return {MemorySpace::kFrame, c.constant32(0), address, true, false};
     case Symbol::Kind::kKernelParam:
       if (space != MemorySpace::kParam) c.invalid("a kernel parameter outside the param space");
       return {MemorySpace::kParam, c.constant64(0), address, false, true};
-    default: c.invalid("a function is not memory");
+    default:
+      c.invalid("a function is not memory");
   }
 }
 
@@ -80,22 +87,34 @@ namespace {
 /// How memory of a type is read: the sign matters where the register is wider.
 Type memory_type(Type type) {
   switch (ptx::type_size(type)) {
-    case 1: return type == Type::kS8 ? Type::kS8 : Type::kU8;
-    case 2: return type == Type::kS16 ? Type::kS16 : Type::kU16;
-    case 4: return type == Type::kS32 ? Type::kS32 : Type::kU32;
-    case 8: return Type::kU64;
-    case 16: return Type::kB128;
-    default: return Type::kNone;
+    case 1:
+      return type == Type::kS8 ? Type::kS8 : Type::kU8;
+    case 2:
+      return type == Type::kS16 ? Type::kS16 : Type::kU16;
+    case 4:
+      return type == Type::kS32 ? Type::kS32 : Type::kU32;
+    case 8:
+      return Type::kU64;
+    case 16:
+      return Type::kB128;
+    default:
+      return Type::kNone;
   }
 }
 Type unsigned_memory_type(Type type) {
   switch (ptx::type_size(type)) {
-    case 1: return Type::kU8;
-    case 2: return Type::kU16;
-    case 4: return Type::kU32;
-    case 8: return Type::kU64;
-    case 16: return Type::kB128;
-    default: return Type::kNone;
+    case 1:
+      return Type::kU8;
+    case 2:
+      return Type::kU16;
+    case 4:
+      return Type::kU32;
+    case 8:
+      return Type::kU64;
+    case 16:
+      return Type::kB128;
+    default:
+      return Type::kNone;
   }
 }
 
@@ -146,10 +165,12 @@ RegisterClass common_class(FunctionCompiler& c, const std::vector<ptx::Operand>&
   return k;
 }
 
-void load_kernel_parameters(FunctionCompiler& c, const std::vector<Ref>& targets, const Access& access, RegisterClass k, s64 offset) {
+void load_kernel_parameters(FunctionCompiler& c, const std::vector<Ref>& targets, const Access& access, RegisterClass k,
+                            s64 offset) {
   const u32 size = ptx::type_size(access.type);
   for (size_t n = 0; n < targets.size(); ++n) {
-    c.emit(op_key(Op::kLoadParam, memory_type(access.type), bits_type(k)), {targets[n]}, {}, static_cast<u64>(offset) + n * size);
+    c.emit(op_key(Op::kLoadParam, memory_type(access.type), bits_type(k)), {targets[n]}, {},
+           static_cast<u64>(offset) + n * size);
   }
 }
 
@@ -170,7 +191,8 @@ void lower_ld(FunctionCompiler& c, const ptx::Instruction& i) {
     load_kernel_parameters(c, targets, access, k, address.offset);
   } else {
     const bool strong = access.strong && access.type != Type::kB128;
-    c.emit(op_key(Op::kLoad, memory_type(access.type), bits_type(k), strong ? 1 : 0, access.count), targets, {address.ref}, address.imm());
+    c.emit(op_key(Op::kLoad, memory_type(access.type), bits_type(k), strong ? 1 : 0, access.count), targets,
+           {address.ref}, address.imm());
   }
   for (size_t n = 0; n < elements.size() && !all_fit; ++n) {
     const RegisterClass own = c.register_class(elements[n]);
@@ -189,10 +211,12 @@ void lower_st(FunctionCompiler& c, const ptx::Instruction& i) {
   std::vector<Ref> refs{address.ref};
   for (const ptx::Operand& element : elements) {
     const bool is_register = c.register_class(element) != RegisterClass::kNone;
-    refs.push_back(is_register ? c.read_resized(element, k, false) : c.read(element, k == class_of(access.type) ? access.type : bits_type(k)));
+    refs.push_back(is_register ? c.read_resized(element, k, false)
+                               : c.read(element, k == class_of(access.type) ? access.type : bits_type(k)));
   }
   const bool strong = access.strong && access.type != Type::kB128;
-  c.emit(op_key(Op::kStore, unsigned_memory_type(access.type), bits_type(k), strong ? 1 : 0, access.count), {}, refs, address.imm());
+  c.emit(op_key(Op::kStore, unsigned_memory_type(access.type), bits_type(k), strong ? 1 : 0, access.count), {}, refs,
+         address.imm());
 }
 
 void lower_cp_async(FunctionCompiler& c, const ptx::Instruction& i, Modifiers& m) {
@@ -279,20 +303,26 @@ void lower_ldmatrix(FunctionCompiler& c, const ptx::Instruction& i) {
   Modifiers m(i);
   const MatrixWords words = parse_matrix(c, m);
   require_operands(c, i, 2, 2);
-  const Address address = read_address(c, i.operands[1], names_shared(i) ? MemorySpace::kShared : MemorySpace::kGeneric);
+  const Address address =
+      read_address(c, i.operands[1], names_shared(i) ? MemorySpace::kShared : MemorySpace::kGeneric);
   std::vector<Ref> targets;
-  for (const ptx::Operand& element : elements_of(c, i.operands[0], words.count)) targets.push_back(c.write(element, Type::kB32));
-  c.emit(op_key(Op::kLdmatrix, Type::kB16, Type::kNone, words.transposed ? 1 : 0, words.count), targets, {address.ref}, address.imm());
+  for (const ptx::Operand& element : elements_of(c, i.operands[0], words.count))
+    targets.push_back(c.write(element, Type::kB32));
+  c.emit(op_key(Op::kLdmatrix, Type::kB16, Type::kNone, words.transposed ? 1 : 0, words.count), targets, {address.ref},
+         address.imm());
 }
 
 void lower_stmatrix(FunctionCompiler& c, const ptx::Instruction& i) {
   Modifiers m(i);
   const MatrixWords words = parse_matrix(c, m);
   require_operands(c, i, 2, 2);
-  const Address address = read_address(c, i.operands[0], names_shared(i) ? MemorySpace::kShared : MemorySpace::kGeneric);
+  const Address address =
+      read_address(c, i.operands[0], names_shared(i) ? MemorySpace::kShared : MemorySpace::kGeneric);
   std::vector<Ref> refs{address.ref};
-  for (const ptx::Operand& element : elements_of(c, i.operands[1], words.count)) refs.push_back(c.read(element, Type::kB32));
-  c.emit(op_key(Op::kStmatrix, Type::kB16, Type::kNone, words.transposed ? 1 : 0, words.count), {}, refs, address.imm());
+  for (const ptx::Operand& element : elements_of(c, i.operands[1], words.count))
+    refs.push_back(c.read(element, Type::kB32));
+  c.emit(op_key(Op::kStmatrix, Type::kB16, Type::kNone, words.transposed ? 1 : 0, words.count), {}, refs,
+         address.imm());
 }
 
 void lower_movmatrix(FunctionCompiler& c, const ptx::Instruction& i) {
@@ -306,9 +336,18 @@ void lower_movmatrix(FunctionCompiler& c, const ptx::Instruction& i) {
 }
 
 constexpr LoweringRow kRows[] = {
-    {"ld", &lower_ld}, {"ldu", &lower_ld}, {"st", &lower_st}, {"cp", &lower_cp},
-    {"prefetch", &lower_prefetch}, {"prefetchu", &lower_prefetch}, {"discard", &lower_prefetch}, {"applypriority", &lower_prefetch},
-    {"createpolicy", &lower_createpolicy}, {"ldmatrix", &lower_ldmatrix}, {"stmatrix", &lower_stmatrix}, {"movmatrix", &lower_movmatrix},
+    {"ld", &lower_ld},
+    {"ldu", &lower_ld},
+    {"st", &lower_st},
+    {"cp", &lower_cp},
+    {"prefetch", &lower_prefetch},
+    {"prefetchu", &lower_prefetch},
+    {"discard", &lower_prefetch},
+    {"applypriority", &lower_prefetch},
+    {"createpolicy", &lower_createpolicy},
+    {"ldmatrix", &lower_ldmatrix},
+    {"stmatrix", &lower_stmatrix},
+    {"movmatrix", &lower_movmatrix},
 };
 
 }  // namespace

@@ -11,8 +11,14 @@ using Kind = ptx::Operand::Kind;
 /// Joins values of `bits` each, least significant first, until one is left.
 Ref pack(FunctionCompiler& c, std::vector<Ref> parts, u32 bits) {
   while (parts.size() > 1) {
-    const Op op = bits == 8 ? Op::kPackBytes : bits == 16 ? Op::kPackHalves : bits == 32 ? Op::kPackWords : Op::kPackDoubles;
-    const RegisterClass joined = bits == 8 ? RegisterClass::kHalf : bits == 16 ? RegisterClass::kWord : bits == 32 ? RegisterClass::kDouble : RegisterClass::kQuad;
+    const Op op = bits == 8    ? Op::kPackBytes
+                  : bits == 16 ? Op::kPackHalves
+                  : bits == 32 ? Op::kPackWords
+                               : Op::kPackDoubles;
+    const RegisterClass joined = bits == 8    ? RegisterClass::kHalf
+                                 : bits == 16 ? RegisterClass::kWord
+                                 : bits == 32 ? RegisterClass::kDouble
+                                              : RegisterClass::kQuad;
     std::vector<Ref> wider;
     for (size_t k = 0; k + 1 < parts.size(); k += 2) {
       wider.push_back(c.temporary(joined));
@@ -29,8 +35,13 @@ std::vector<Ref> unpack(FunctionCompiler& c, Ref whole, u32 bits, size_t count) 
   std::vector<Ref> parts{whole};
   while (parts.size() < count) {
     bits /= 2;
-    const Op op = bits == 8 ? Op::kUnpackBytes : bits == 16 ? Op::kUnpackHalves : bits == 32 ? Op::kUnpackWords : Op::kUnpackDoubles;
-    const RegisterClass half = bits <= 16 ? RegisterClass::kHalf : bits == 32 ? RegisterClass::kWord : RegisterClass::kDouble;
+    const Op op = bits == 8    ? Op::kUnpackBytes
+                  : bits == 16 ? Op::kUnpackHalves
+                  : bits == 32 ? Op::kUnpackWords
+                               : Op::kUnpackDoubles;
+    const RegisterClass half = bits <= 16   ? RegisterClass::kHalf
+                               : bits == 32 ? RegisterClass::kWord
+                                            : RegisterClass::kDouble;
     std::vector<Ref> narrower;
     for (Ref part : parts) {
       const Ref low = c.temporary(half), high = c.temporary(half);
@@ -48,11 +59,16 @@ u32 bits_of_class(RegisterClass k) { return slot_bytes(k) * 8 / kLanes; }
 Type part_type(FunctionCompiler& c, u32 total, size_t count) {
   const u32 bits = count == 0 || total % count != 0 ? 0 : total / static_cast<u32>(count);
   switch (bits) {
-    case 8: return Type::kB8;
-    case 16: return Type::kB16;
-    case 32: return Type::kB32;
-    case 64: return Type::kB64;
-    default: c.invalid("the vector does not divide the value");
+    case 8:
+      return Type::kB8;
+    case 16:
+      return Type::kB16;
+    case 32:
+      return Type::kB32;
+    case 64:
+      return Type::kB64;
+    default:
+      c.invalid("the vector does not divide the value");
   }
 }
 
@@ -146,7 +162,11 @@ void lower_getctarank(FunctionCompiler& c, const ptx::Instruction& i) {
 }
 
 constexpr LoweringRow kRows[] = {
-    {"mov", &lower_mov}, {"cvta", &lower_cvta}, {"isspacep", &lower_isspacep}, {"mapa", &lower_mapa}, {"getctarank", &lower_getctarank},
+    {"mov", &lower_mov},
+    {"cvta", &lower_cvta},
+    {"isspacep", &lower_isspacep},
+    {"mapa", &lower_mapa},
+    {"getctarank", &lower_getctarank},
 };
 
 }  // namespace

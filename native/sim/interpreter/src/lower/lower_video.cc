@@ -44,17 +44,26 @@ void lower_simd(FunctionCompiler& c, const ptx::Instruction& i) {
     if (!i.operands[k].modifiers.empty()) c.unsupported("an element selector on a source");
   }
   video.elements = element_mask(c, i.operands[0]);
-  const Ref x = c.read(i.operands[1], Type::kB32), y = c.read(i.operands[2], Type::kB32), z = c.read(i.operands[3], Type::kB32);
-  c.emit(op_key(Op::kVideoSimd), {c.write(i.operands[0], Type::kB32)}, {x, y, z}, pack_video_simd(video), {kCostInteger, kCount});
+  const Ref x = c.read(i.operands[1], Type::kB32), y = c.read(i.operands[2], Type::kB32),
+            z = c.read(i.operands[3], Type::kB32);
+  c.emit(op_key(Op::kVideoSimd), {c.write(i.operands[0], Type::kB32)}, {x, y, z}, pack_video_simd(video),
+         {kCostInteger, kCount});
 }
 
-#define TS_SIMD(NAME, OPERATION) \
-  {NAME "2", &lower_simd<VideoOperation::OPERATION, 2, false>}, {NAME "4", &lower_simd<VideoOperation::OPERATION, 4, false>}
+#define TS_SIMD(NAME, OPERATION)                                  \
+  {NAME "2", &lower_simd<VideoOperation::OPERATION, 2, false>}, { \
+    NAME "4", &lower_simd<VideoOperation::OPERATION, 4, false>    \
+  }
 
 constexpr LoweringRow kRows[] = {
-    TS_SIMD("vadd", kAdd), TS_SIMD("vsub", kSub), TS_SIMD("vavrg", kAverage), TS_SIMD("vabsdiff", kAbsoluteDifference),
-    TS_SIMD("vmin", kMin), TS_SIMD("vmax", kMax),
-    {"vset2", &lower_simd<VideoOperation::kSetEq, 2, true>}, {"vset4", &lower_simd<VideoOperation::kSetEq, 4, true>},
+    TS_SIMD("vadd", kAdd),
+    TS_SIMD("vsub", kSub),
+    TS_SIMD("vavrg", kAverage),
+    TS_SIMD("vabsdiff", kAbsoluteDifference),
+    TS_SIMD("vmin", kMin),
+    TS_SIMD("vmax", kMax),
+    {"vset2", &lower_simd<VideoOperation::kSetEq, 2, true>},
+    {"vset4", &lower_simd<VideoOperation::kSetEq, 4, true>},
 };
 
 }  // namespace

@@ -31,9 +31,11 @@ void lower_shfl(FunctionCompiler& c, const ptx::Instruction& i) {
   m.finish();
   if (mode < 0) c.invalid("no mode");
   require_operands(c, i, sync ? 5 : 4, sync ? 5 : 4);
-  const Ref a = c.read(i.operands[1], type), b = c.read(i.operands[2], Type::kB32), k = c.read(i.operands[3], Type::kB32);
+  const Ref a = c.read(i.operands[1], type), b = c.read(i.operands[2], Type::kB32),
+            k = c.read(i.operands[3], Type::kB32);
   const auto [d, p] = write_pair(c, i.operands[0], type);
-  collective(c, op_key(Op::kShfl, type, Type::kNone, 0, static_cast<u8>(mode)), {d, p}, {a, b, k}, 0, sync ? &i.operands[4] : nullptr);
+  collective(c, op_key(Op::kShfl, type, Type::kNone, 0, static_cast<u8>(mode)), {d, p}, {a, b, k}, 0,
+             sync ? &i.operands[4] : nullptr);
 }
 
 void lower_vote(FunctionCompiler& c, const ptx::Instruction& i) {
@@ -46,7 +48,8 @@ void lower_vote(FunctionCompiler& c, const ptx::Instruction& i) {
   require_operands(c, i, sync ? 3 : 2, sync ? 3 : 2);
   static constexpr Op kOps[] = {Op::kVoteAll, Op::kVoteAny, Op::kVoteUni, Op::kVoteBallot};
   const auto a = c.read_predicate(i.operands[1]);
-  collective(c, op_key(kOps[mode]), {c.write(i.operands[0], type)}, {a.ref}, a.negated ? 1 : 0, sync ? &i.operands[2] : nullptr);
+  collective(c, op_key(kOps[mode]), {c.write(i.operands[0], type)}, {a.ref}, a.negated ? 1 : 0,
+             sync ? &i.operands[2] : nullptr);
 }
 
 void lower_match(FunctionCompiler& c, const ptx::Instruction& i) {
@@ -58,7 +61,8 @@ void lower_match(FunctionCompiler& c, const ptx::Instruction& i) {
   if (mode < 0 || !sync) c.invalid("no mode");
   require_operands(c, i, 3, 3);
   const Ref a = c.read(i.operands[1], type);
-  if (mode == 0) return collective(c, op_key(Op::kMatchAny, type), {c.write(i.operands[0], Type::kB32)}, {a}, 0, &i.operands[2]);
+  if (mode == 0)
+    return collective(c, op_key(Op::kMatchAny, type), {c.write(i.operands[0], Type::kB32)}, {a}, 0, &i.operands[2]);
   const auto [d, p] = write_pair(c, i.operands[0], Type::kB32);
   collective(c, op_key(Op::kMatchAll, type), {d, p}, {a}, 0, &i.operands[2]);
 }
@@ -95,7 +99,7 @@ void lower_activemask(FunctionCompiler& c, const ptx::Instruction& i) {
 }
 
 constexpr LoweringRow kRows[] = {
-    {"shfl", &lower_shfl}, {"vote", &lower_vote}, {"match", &lower_match},
+    {"shfl", &lower_shfl},   {"vote", &lower_vote},   {"match", &lower_match},
     {"redux", &lower_redux}, {"elect", &lower_elect}, {"activemask", &lower_activemask},
 };
 

@@ -15,31 +15,46 @@ RegisterClass class_of(Type type) {
   if (type == Type::kPred) return RegisterClass::kPredicate;
   switch (ptx::type_size(type)) {
     case 1:
-    case 2: return RegisterClass::kHalf;
-    case 4: return RegisterClass::kWord;
-    case 8: return RegisterClass::kDouble;
-    case 16: return RegisterClass::kQuad;
-    default: return RegisterClass::kNone;
+    case 2:
+      return RegisterClass::kHalf;
+    case 4:
+      return RegisterClass::kWord;
+    case 8:
+      return RegisterClass::kDouble;
+    case 16:
+      return RegisterClass::kQuad;
+    default:
+      return RegisterClass::kNone;
   }
 }
 
 Type bits_type(RegisterClass c) {
   switch (c) {
-    case RegisterClass::kHalf: return Type::kB16;
-    case RegisterClass::kWord: return Type::kB32;
-    case RegisterClass::kDouble: return Type::kB64;
-    case RegisterClass::kQuad: return Type::kB128;
-    default: return Type::kPred;
+    case RegisterClass::kHalf:
+      return Type::kB16;
+    case RegisterClass::kWord:
+      return Type::kB32;
+    case RegisterClass::kDouble:
+      return Type::kB64;
+    case RegisterClass::kQuad:
+      return Type::kB128;
+    default:
+      return Type::kPred;
   }
 }
 
 u32 slot_bytes(RegisterClass c) {
   switch (c) {
-    case RegisterClass::kHalf: return 2 * kLanes;
-    case RegisterClass::kWord: return 4 * kLanes;
-    case RegisterClass::kDouble: return 8 * kLanes;
-    case RegisterClass::kQuad: return 16 * kLanes;
-    default: return 4;
+    case RegisterClass::kHalf:
+      return 2 * kLanes;
+    case RegisterClass::kWord:
+      return 4 * kLanes;
+    case RegisterClass::kDouble:
+      return 8 * kLanes;
+    case RegisterClass::kQuad:
+      return 16 * kLanes;
+    default:
+      return 4;
   }
 }
 
@@ -83,13 +98,17 @@ Ref FunctionCompiler::read(const ptx::Operand& operand, Type type) {
       if (operand.negated) unsupported("a negated register operand");
       return register_ref(operand.reg, operand.component);
     case Kind::kInteger:
-    case Kind::kFloat: return immediate(operand, type);
-    case Kind::kSpecial: return special(operand, type);
-    case Kind::kSymbol: return symbol_address(operand.text, operand.offset, c);
+    case Kind::kFloat:
+      return immediate(operand, type);
+    case Kind::kSpecial:
+      return special(operand, type);
+    case Kind::kSymbol:
+      return symbol_address(operand.text, operand.offset, c);
     case Kind::kVector:
       if (operand.elements.size() == 1) return read(operand.elements[0], type);
       invalid("a vector where one value is wanted");
-    default: invalid("an operand of the wrong kind");
+    default:
+      invalid("an operand of the wrong kind");
   }
 }
 
@@ -101,11 +120,13 @@ Ref FunctionCompiler::immediate(const ptx::Operand& operand, Type type) {
   }
   const bool single = operand.float_bits == 32;
   if (c == RegisterClass::kWord) {
-    const u32 bits = single ? static_cast<u32>(operand.bits) : std::bit_cast<u32>(static_cast<f32>(std::bit_cast<f64>(operand.bits)));
+    const u32 bits = single ? static_cast<u32>(operand.bits)
+                            : std::bit_cast<u32>(static_cast<f32>(std::bit_cast<f64>(operand.bits)));
     return constant(c, bits);
   }
   if (c == RegisterClass::kDouble) {
-    const u64 bits = single ? std::bit_cast<u64>(static_cast<f64>(std::bit_cast<f32>(static_cast<u32>(operand.bits)))) : operand.bits;
+    const u64 bits = single ? std::bit_cast<u64>(static_cast<f64>(std::bit_cast<f32>(static_cast<u32>(operand.bits))))
+                            : operand.bits;
     return constant(c, bits);
   }
   invalid("a floating-point constant where none can stand");
@@ -121,7 +142,8 @@ Ref FunctionCompiler::write(const ptx::Operand& operand, Type type) {
 
 FunctionCompiler::Predicate FunctionCompiler::read_predicate(const ptx::Operand& operand) {
   if (operand.kind == Kind::kInteger) return {constant(RegisterClass::kPredicate, operand.bits != 0), operand.negated};
-  if (operand.kind != Kind::kRegister || register_class(operand) != RegisterClass::kPredicate) invalid("a predicate is wanted");
+  if (operand.kind != Kind::kRegister || register_class(operand) != RegisterClass::kPredicate)
+    invalid("a predicate is wanted");
   return {register_ref(operand.reg, operand.component), operand.negated};
 }
 
@@ -146,18 +168,23 @@ void FunctionCompiler::move(Ref to, Ref from, RegisterClass c) { emit(op_key(Op:
 
 Ref FunctionCompiler::symbol_address(std::string_view name, s64 offset, RegisterClass c) {
   const Symbol* symbol = symbols_.find(name);
-  if (symbol == nullptr) throw LoadError(LoadError::Reason::kUnresolvedSymbol, "line " + std::to_string(current_->location.line) + ": nothing defines '" + std::string(name) + "'");
+  if (symbol == nullptr)
+    throw LoadError(LoadError::Reason::kUnresolvedSymbol, "line " + std::to_string(current_->location.line) +
+                                                              ": nothing defines '" + std::string(name) + "'");
   const u64 address = symbol->address + static_cast<u64>(offset);
   switch (symbol->kind) {
     case Symbol::Kind::kGlobal:
       if (c != RegisterClass::kDouble) invalid("the address of a global variable needs a 64-bit register");
       return constant(c, address);
-    case Symbol::Kind::kFunction: return constant(c, kCodeWindow + symbol->address);
+    case Symbol::Kind::kFunction:
+      return constant(c, kCodeWindow + symbol->address);
     case Symbol::Kind::kShared:
-    case Symbol::Kind::kKernelParam: return constant(c, address);
+    case Symbol::Kind::kKernelParam:
+      return constant(c, address);
     case Symbol::Kind::kDynamicShared: {
       const Ref out = temporary(RegisterClass::kWord);
-      emit(op_key(Op::kSpecial, Type::kNone, Type::kNone, 0, static_cast<u8>(Special::kDynamicSharedBase)), {out}, {}, static_cast<u64>(offset));
+      emit(op_key(Op::kSpecial, Type::kNone, Type::kNone, 0, static_cast<u8>(Special::kDynamicSharedBase)), {out}, {},
+           static_cast<u64>(offset));
       return resize(out, RegisterClass::kWord, c, false);
     }
     case Symbol::Kind::kLocal:
@@ -166,7 +193,8 @@ Ref FunctionCompiler::symbol_address(std::string_view name, s64 offset, Register
       emit(op_key(Op::kLocalAddress, bits_type(c)), {out}, {}, address);
       return out;
     }
-    default: invalid("the address of a built-in function");
+    default:
+      invalid("the address of a built-in function");
   }
 }
 

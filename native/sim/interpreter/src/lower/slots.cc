@@ -38,7 +38,8 @@ class Bits {
   template <class F>
   void each(F visit) const {
     for (size_t i = 0; i < words_.size(); ++i) {
-      for (u64 word = words_[i]; word != 0; word &= word - 1) visit(static_cast<u32>(i * 64) + static_cast<u32>(__builtin_ctzll(word)));
+      for (u64 word = words_[i]; word != 0; word &= word - 1)
+        visit(static_cast<u32>(i * 64) + static_cast<u32>(__builtin_ctzll(word)));
     }
   }
 
@@ -59,7 +60,8 @@ struct Range {
 
 class Liveness {
  public:
-  Liveness(const Function& function, const std::vector<DraftOp>& drafts, size_t registers, const std::vector<u8>& is_temporary)
+  Liveness(const Function& function, const std::vector<DraftOp>& drafts, size_t registers,
+           const std::vector<u8>& is_temporary)
       : function_(function), drafts_(drafts), is_temporary_(is_temporary), ranges_(registers) {
     const size_t count = function.segments.size();
     uses_.assign(count, Bits(registers));
@@ -221,7 +223,8 @@ void place(std::vector<Passed>& list, const std::vector<u32>& offset) {
 
 void assign_slots(Function& out, const std::vector<DraftOp>& drafts, const std::vector<RegisterClass>& registers,
                   const std::vector<u8>& is_temporary) {
-  const std::vector<u32> offset = assign(Liveness(out, drafts, registers.size(), is_temporary).ranges(), registers, out);
+  const std::vector<u32> offset =
+      assign(Liveness(out, drafts, registers.size(), is_temporary).ranges(), registers, out);
   size_t total = 0;
   for (const DraftOp& draft : drafts) total += draft.refs.size();
   out.refs = std::make_unique<u32[]>(std::max<size_t>(total, 1));

@@ -12,7 +12,8 @@ u32 ConstantPool::append(u32 bytes_per_lane, u64 value) {
   const u32 at = static_cast<u32>(bytes_.size());
   bytes_.resize(at + std::max(bytes_per_lane * kLanes, 64u));
   u64 words[2] = {value, 0};
-  for (u32 lane = 0; lane < kLanes; ++lane) std::memcpy(bytes_.data() + at + lane * bytes_per_lane, words, bytes_per_lane);
+  for (u32 lane = 0; lane < kLanes; ++lane)
+    std::memcpy(bytes_.data() + at + lane * bytes_per_lane, words, bytes_per_lane);
   return at | 1;
 }
 
@@ -40,7 +41,9 @@ const Symbol* Symbols::find(std::string_view name) const {
 
 namespace {
 
-u32 align_up(u32 value, u32 alignment) { return alignment <= 1 ? value : (value + alignment - 1) / alignment * alignment; }
+u32 align_up(u32 value, u32 alignment) {
+  return alignment <= 1 ? value : (value + alignment - 1) / alignment * alignment;
+}
 
 u32 place(u32& end, const ptx::Variable& variable) {
   end = align_up(end, variable.alignment);
@@ -60,7 +63,9 @@ Passed lay_out_formal(const ptx::Function& function, const ptx::Variable& variab
   const u32 bytes = static_cast<u32>(variable.size());
   if (variable.space == ptx::Space::kRegister) {
     const ptx::RegisterId id = register_named(function, variable.name);
-    if (id == ptx::kNoRegister) throw LoadError(LoadError::Reason::kInvalidPtx, "function '" + function.name + "': parameter '" + variable.name + "' has no register");
+    if (id == ptx::kNoRegister)
+      throw LoadError(LoadError::Reason::kInvalidPtx,
+                      "function '" + function.name + "': parameter '" + variable.name + "' has no register");
     return {false, 0, static_cast<u32>(id), bytes};
   }
   const u32 offset = place(layout.local_bytes, variable);
@@ -79,8 +84,10 @@ FrameLayout lay_out_frame(const ptx::Function& function) {
       layout.symbols[variable.name] = {Symbol::Kind::kKernelParam, offsets[i], variable.size(), &variable, nullptr};
     }
   } else {
-    for (const ptx::Variable& variable : function.parameters) layout.formals.push_back(lay_out_formal(function, variable, layout));
-    for (const ptx::Variable& variable : function.returns) layout.results.push_back(lay_out_formal(function, variable, layout));
+    for (const ptx::Variable& variable : function.parameters)
+      layout.formals.push_back(lay_out_formal(function, variable, layout));
+    for (const ptx::Variable& variable : function.returns)
+      layout.results.push_back(lay_out_formal(function, variable, layout));
   }
   for (const ptx::Variable& variable : function.variables) {
     if (variable.space != ptx::Space::kLocal && variable.space != ptx::Space::kParam) continue;

@@ -27,8 +27,17 @@ class ConstantPool {
 };
 
 struct Symbol {
-  enum class Kind : u8 { kGlobal, kShared, kDynamicShared, kLocal, kKernelParam, kFrameParam, kFunction, kIntrinsic } kind = Kind::kGlobal;
-  u64 address = 0;       // global: the address; shared, local and param: the offset; function: its index
+  enum class Kind : u8 {
+    kGlobal,
+    kShared,
+    kDynamicShared,
+    kLocal,
+    kKernelParam,
+    kFrameParam,
+    kFunction,
+    kIntrinsic
+  } kind = Kind::kGlobal;
+  u64 address = 0;  // global: the address; shared, local and param: the offset; function: its index
   u64 size = 0;
   const ptx::Variable* variable = nullptr;
   const ptx::Function* function = nullptr;
@@ -58,6 +67,5 @@ class Symbols {
 };
 
 FrameLayout lay_out_frame(const ptx::Function& function);
-
 
 }  // namespace tessera::sim
