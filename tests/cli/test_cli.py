@@ -188,6 +188,22 @@ def test_run_reports_on_stderr_and_passes_on_the_exit_status(running: Cli) -> No
     assert re.search(r"0 +matmul +[0-9a-f]{8} +home +the policy is home", kernels)
 
 
+def test_run_writes_its_report_as_json(running: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    result = running("run", "--quiet", "--report", str(file), "--", *running.program("5"))
+    assert (result.code, result.err) == (5, "")
+    report = json.loads(file.read_text())
+    assert report["exit_status"] == 5
+    assert report["launches"] == {"home": 4, "workers": {"1": 30}}
+    assert report["bytes_to_workers"] == 3 << 20
+    assert {kernel["name"] for kernel in report["kernels"]} >= {"matmul", "softmax"}
+    nowhere = running(
+        "run", "--report", str(tmp_path / "no" / "where"), "--", *running.program("0")
+    )
+    assert nowhere.code != 0
+    assert "the report cannot be written" in nowhere.err
+
+
 def test_run_starts_a_controller_for_itself_and_stops_it(cli: Cli) -> None:
     result = cli("run", *cli.program("0"))
     assert (result.code, result.out) == (0, "output of the program\n")

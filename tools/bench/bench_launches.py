@@ -3,7 +3,8 @@
 
 Runs alternate (alone, home, moved, alone, ...) so that a machine that slows down slows all
 three. Printed: the least and the median over all runs, in the program's own thread, and the
-time of home -> worker -> home for one small kernel each. On a machine with an NVIDIA GPU:
+time of home -> worker -> home for one small kernel each: to the end of all as the host sees
+it (round_trip), and in a stream full of such rounds (round). On a machine with an NVIDIA GPU:
 
     python tools/bench/bench_launches.py --device 0     a worker on the same GPU (start MPS first)
 
@@ -22,6 +23,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+FIGURES = {"at_home_ns": "ns", "elsewhere_ns": "ns", "round_trip_us": "us", "round_us": "us"}
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "control"))
 
@@ -85,7 +87,7 @@ def main() -> None:
             client.request("shutdown", force=True)
     print(f"{'':34}     least     median   (medians of {options.rounds} runs)")
     for mode, rounds in results.items():
-        for figure, unit in (("at_home_ns", "ns"), ("elsewhere_ns", "ns"), ("round_trip_us", "us")):
+        for figure, unit in FIGURES.items():
             print(f"{mode:6} {figure.rsplit('_', 1)[0]:18} {unit:8} {summary(rounds, figure)}")
 
 

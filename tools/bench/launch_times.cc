@@ -4,8 +4,10 @@
 //   launch_times [BATCHES [LAUNCHES]]
 //
 // One line of JSON: the time that the calling thread spends in a launch of each
-// of two kernels, and the time of home -> other -> home: a launch of `at_home`,
-// one of `elsewhere` on its result, one of `at_home` again, to the end of all.
+// of two kernels; the time of home -> other -> home: a launch of `at_home`, one
+// of `elsewhere` on its result, one of `at_home` again, to the end of all; and
+// the time of one round in a stream full of them: `at_home` and `elsewhere` in
+// turn, each on the other's result, as two streams would hand a flag to and fro.
 // Where the two kernels run is up to whoever preloads what.
 #include <cuda.h>
 #include <dlfcn.h>
@@ -104,6 +106,21 @@ class Bench {
     return figures(std::move(times));
   }
 
+  Figures rounds() {
+    std::vector<double> times;
+    for (int batch = -1; batch < batches_; ++batch) {
+      wait();
+      const auto began = Clock::now();
+      for (int i = 0; i < launches_; ++i) {
+        launch(at_home_);
+        launch(elsewhere_);
+      }
+      wait();
+      if (batch >= 0) times.push_back(nanoseconds(began) / 1000 / launches_);
+    }
+    return figures(std::move(times));
+  }
+
   /// Every launch adds one to every word.
   bool right() {
     std::vector<unsigned> words(kWords);
@@ -146,11 +163,13 @@ int main(int argc, char** argv) {
     return 1;
   }
   Bench bench(argc > 1 ? std::atoi(argv[1]) : 20, argc > 2 ? std::atoi(argv[2]) : 200);
-  const Figures home = bench.launch_time(false), away = bench.launch_time(true), trip = bench.round_trip();
+  const Figures home = bench.launch_time(false), away = bench.launch_time(true), trip = bench.round_trip(),
+                round = bench.rounds();
   std::printf(
       "{\"at_home_ns\": {\"min\": %.1f, \"median\": %.1f}, \"elsewhere_ns\": {\"min\": %.1f, \"median\": %.1f}, "
-      "\"round_trip_us\": {\"min\": %.2f, \"median\": %.2f}, \"right\": %s}\n",
+      "\"round_trip_us\": {\"min\": %.2f, \"median\": %.2f}, \"round_us\": {\"min\": %.2f, \"median\": %.2f}, "
+      "\"right\": %s}\n",
       home.minimum, home.median, away.minimum, away.median, trip.minimum, trip.median,
-      bench.right() ? "true" : "false");
+      round.minimum, round.median,       bench.right() ? "true" : "false");
   return bench.right() ? 0 : 1;
 }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
@@ -35,6 +37,9 @@ def run(
         bool, typer.Option("--no-workers", help="If a controller is started: without workers.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No report at the end.")] = False,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="Write the report as JSON, too.")
+    ] = None,
 ) -> None:
     """Run a program under Tessera and report at its end.
 
@@ -45,6 +50,7 @@ def run(
     Examples:
       tessera-ctl run -- python train.py --epochs 1
       tessera-ctl run -d 1 -- ./simulate
+      tessera-ctl run -q --report moved.json -- python infer.py
       tessera-ctl placement set 'matmul* -> 1' && tessera-ctl run -- python infer.py
     """
     with clear_errors():
@@ -56,8 +62,12 @@ def run(
             begin = time.monotonic()
             code = _run_child(command, run_id)
             taken = time.monotonic() - begin
-            if not quiet:
-                _report(_programs_of(run_id), command, taken, code)
+            if report is not None or not quiet:
+                answer = _programs_of(run_id)
+                if report is not None:
+                    _write_report(report, answer, command, taken, code)
+                if not quiet:
+                    _report(answer, command, taken, code)
         finally:
             if fresh:
                 _stop()
@@ -172,16 +182,61 @@ def _report(answer: dict[str, Any] | None, command: list[str], taken: float, cod
         render.show(out, *kernel_table.launched(kernels, [], ROWS if out.is_terminal else None))
 
 
-def _launch_line(programs: list[dict[str, Any]]) -> str:
-    by_device: dict[str, int] = {"0": 0}
+def _write_report(
+    file: Path, answer: dict[str, Any] | None, command: list[str], taken: float, code: int
+) -> None:
+    """Everything of the printed report, and why launches stayed home (launches by reason)."""
+    programs = [] if answer is None else [*answer["ended"], *answer["running"]]
+    kernels = [] if answer is None else merged_kernels(programs, answer["kernels"])
+    launches = _launches(programs)
+    pulled, pushed = _traffic(programs)
+    stayed: dict[str, int] = {}
+    for kernel in kernels:
+        _add_counts(stayed, kernel["stayed"])
+    content = {
+        "command": command,
+        "seconds": taken,
+        "exit_status": code,
+        "programs": len(programs),
+        "launches": {"home": launches.pop("0"), "workers": launches},
+        "graph_launches": sum(program["counters"]["graph_launches"] for program in programs),
+        "stayed": stayed,
+        "bytes_to_workers": pulled,
+        "bytes_home": pushed,
+        "kernels": kernels,
+    }
+    try:
+        file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise CliError(f"{file}: the report cannot be written: {error.strerror}") from None
+
+
+def _launches(programs: list[dict[str, Any]]) -> dict[str, int]:
+    """Launches by device number; "0", always there, is home."""
+    by_device = {"0": 0}
     for program in programs:
         by_device["0"] += program["counters"]["launches_untracked"]
         for kernel in program["counters"]["kernels"]:
-            for device, launches in kernel["launches"].items():
-                by_device[device] = by_device.get(device, 0) + launches
+            _add_counts(by_device, kernel["launches"])
+    return by_device
+
+
+def _traffic(programs: list[dict[str, Any]]) -> tuple[int, int]:
+    """Bytes to workers, bytes back home."""
+    workers = [w for program in programs for w in program["counters"]["workers"].values()]
+    return sum(w["bytes_pulled"] for w in workers), sum(w["bytes_pushed"] for w in workers)
+
+
+def _add_counts(total: dict[str, int], more: dict[str, int]) -> None:
+    from tessera.service.report import add_counts
+
+    add_counts(total, more)
+
+
+def _launch_line(programs: list[dict[str, Any]]) -> str:
     words = [
         f"{kernel_table.place_word(int(device))} {render.number(launches)}"
-        for device, launches in sorted(by_device.items(), key=lambda item: int(item[0]))
+        for device, launches in sorted(_launches(programs).items(), key=lambda item: int(item[0]))
     ]
     graphs = sum(program["counters"]["graph_launches"] for program in programs)
     if graphs:
@@ -190,9 +245,7 @@ def _launch_line(programs: list[dict[str, Any]]) -> str:
 
 
 def _traffic_line(programs: list[dict[str, Any]]) -> str:
-    workers = [w for program in programs for w in program["counters"]["workers"].values()]
-    there = sum(worker["bytes_pulled"] for worker in workers)
-    back = sum(worker["bytes_pushed"] for worker in workers)
+    there, back = _traffic(programs)
     return f"  moved     {render.size(there)} to workers, {render.size(back)} back home"
 
 
@@ -200,14 +253,12 @@ def merged_kernels(
     programs: list[dict[str, Any]], known: dict[str, dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """The kernels of all programs, each with the sums of its counters."""
-    from tessera.service.report import add_counts
-
     sums: dict[int, dict[str, dict[str, int]]] = {}
     for program in programs:
         for counters in program["counters"]["kernels"]:
             total = sums.setdefault(counters["id"], {})
             for name in ("launches", "stayed", "bytes_in", "time_ns", "timed"):
-                add_counts(total.setdefault(name, {}), counters[name])
+                _add_counts(total.setdefault(name, {}), counters[name])
     unknown = {"name": "?", "device": 0, "reason": "no longer known"}
     return [known.get(str(i), unknown) | {"id": i} | total for i, total in sorted(sums.items())]
 
