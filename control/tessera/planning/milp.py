@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The placement problem as a mixed-integer linear program for HiGHS.
+
+x[n, d]      node n runs on device d (binary)
+s[v, a, b]   value v travels from a to b
+h[m, d]      buffer m is held by d
+
+throughput   minimize the load of the busiest device or port
+latency      minimize launches and transfers of one unit, one after another
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import highspy
+import numpy as np
+import numpy.typing as npt
+
+from tessera.planning.problem import Assignment, Floats, InfeasibleError, Problem
+
+Objective = Literal["throughput", "latency"]
+INFINITY = highspy.kHighsInf
+TINY = 1e-4  # weight of the work that moves or waits, beside the objective's own
+
+
+class SolverError(Exception):
+    """HiGHS gave up for a reason that the problem does not explain."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What HiGHS found. `bound`: no placement is better, in seconds."""
+
+    assignment: Assignment | None  # None: only the bound is known
+    shares: Floats | None  # of each node on each device, of the relaxed problem
+    bound: float
+    optimal: bool
+    seconds: float
+
+
+@dataclass
+class _Rows:
+    """Constraints, row by row."""
+
+    lower: list[float] = field(default_factory=list)
+    upper: list[float] = field(default_factory=list)
+    start: list[int] = field(default_factory=lambda: [0])
+    index: list[int] = field(default_factory=list)
+    value: list[float] = field(default_factory=list)
+
+    def add(
+        self, lower: float, upper: float, index: Sequence[int], value: Sequence[float]
+    ) -> None:
+        self.lower.append(lower)
+        self.upper.append(upper)
+        self.index.extend(index)
+        self.value.extend(value)
+        self.start.append(len(self.index))
+
+
+class Model:
+    """The program of one problem; ties have to be contracted before."""
+
+    def __init__(self, problem: Problem, objective: Objective) -> None:
+        self.problem, self.objective = problem, objective
+        self.devices, self.nodes = problem.machine.size, len(problem.nodes)
+        self.pairs = [
+            (a, b) for a in range(self.devices) for b in range(self.devices) if a != b
+        ]
+        self.first_travel = self.nodes * self.devices
+        self.first_held = self.first_travel + len(problem.values) * len(self.pairs)
+        self.period = self.first_held + len(problem.buffers) * self.devices
+        self.columns = self.period + 1
+        self.loads = problem.loads
+        # Seconds are scaled so that the best single device takes 1000.
+        allowed = np.where(problem.allowed(), self.loads, np.inf)
+        self.scale = 1000.0 / max(1e-12, float(allowed.min(axis=1).sum()))
+        self.rows = _Rows()
+        self._build()
+
+    def _x(self, node: int, device: int) -> int:
+        return node * self.devices + device
+
+    def _s(self, value: int, pair: int) -> int:
+        return self.first_travel + value * len(self.pairs) + pair
+
+    def _h(self, buffer: int, device: int) -> int:
+        return self.first_held + buffer * self.devices + device
+
+    def _build(self) -> None:
+        self._assignment_rows()
+        self._travel_rows()
+        self._memory_rows()
+        self._load_rows()
+
+    def _assignment_rows(self) -> None:
+        for node in range(self.nodes):
+            index = [self._x(node, device) for device in range(self.devices)]
+            self.rows.add(1.0, 1.0, index, [1.0] * self.devices)
+
+    def _travel_rows(self) -> None:
+        """A value travels to b from elsewhere when a consumer is on b and its producer is not."""
+        for v, value in enumerate(self.problem.values):
+            for b in range(self.devices):
+                arriving = [self._s(v, p) for p, pair in enumerate(self.pairs) if pair[1] == b]
+                for consumer in value.consumers:
+                    self.rows.add(
+                        0.0, INFINITY,
+                        [*arriving, self._x(value.producer, b), self._x(consumer, b)],
+                        [1.0] * len(arriving) + [1.0, -1.0],
+                    )  # fmt: skip
+            if self.devices > 2:
+                self._source_rows(v, value.producer)
+
+    def _source_rows(self, v: int, producer: int) -> None:
+        """It travels from where it was made. With two devices nothing else is possible."""
+        for a in range(self.devices):
+            leaving = [self._s(v, p) for p, pair in enumerate(self.pairs) if pair[0] == a]
+            self.rows.add(
+                -INFINITY, 0.0,
+                [*leaving, self._x(producer, a)], [1.0] * len(leaving) + [-(self.devices - 1.0)],
+            )  # fmt: skip
+
+    def _memory_rows(self) -> None:
+        total = sum(buffer.size for buffer in self.problem.buffers)
+        for device in range(self.devices):
+            room = self.problem.machine.memory(device)
+            if total <= room:
+                continue
+            index, value = [], []
+            for m, buffer in enumerate(self.problem.buffers):
+                index.append(self._h(m, device))
+                value.append(buffer.size / 1e9)
+                for reader in buffer.readers:
+                    self.rows.add(
+                        0.0, INFINITY, [self._h(m, device), self._x(reader, device)], [1.0, -1.0]
+                    )
+            self.rows.add(-INFINITY, room / 1e9, index, value)
+
+    def _load_rows(self) -> None:
+        """The period is no shorter than any device's or port's load."""
+        for device in range(self.devices):
+            nodes = np.arange(self.nodes)
+            index = [*(nodes * self.devices + device).tolist(), self.period]
+            loads = [*(self.loads[:, device] * self.scale).tolist(), -1.0]
+            self.rows.add(-INFINITY, 0.0, index, loads)
+            for end in (0, 1):
+                ports = self._port(device, end)
+                if ports[0]:
+                    self.rows.add(-INFINITY, 0.0, [*ports[0], self.period], [*ports[1], -1.0])
+
+    def _port(self, device: int, end: int) -> tuple[list[int], list[float]]:
+        index, seconds = [], []
+        for p, pair in enumerate(self.pairs):
+            if pair[end] != device:
+                continue
+            link = self.problem.machine.links[pair]
+            for v, value in enumerate(self.problem.values):
+                index.append(self._s(v, p))
+                seconds.append(value.count * link.time(value.size) * self.scale)
+        return index, seconds
+
+    def _costs(self) -> Floats:
+        latency = self.objective == "latency"
+        costs = np.zeros(self.columns)
+        weight = 1.0 if latency else TINY / self.devices
+        costs[: self.first_travel] = (self.loads * self.scale * weight).ravel()
+        for p, pair in enumerate(self.pairs):
+            link = self.problem.machine.links[pair]
+            for v, value in enumerate(self.problem.values):
+                seconds = link.time(value.size) + (link.latency if latency else 0.0)
+                costs[self._s(v, p)] = value.count * seconds * self.scale * weight
+        costs[self.period] = 0.0 if latency else 1.0
+        return costs
+
+    def _bounds(self) -> tuple[Floats, Floats]:
+        lower, upper = np.zeros(self.columns), np.ones(self.columns)
+        upper[: self.first_travel] = self.problem.allowed().ravel().astype(np.float64)
+        upper[self.period] = INFINITY
+        if self.problem.home_holds_all:
+            for m in range(len(self.problem.buffers)):
+                lower[self._h(m, 0)] = 1.0
+        return lower, upper
+
+    def highs(self, integral: bool, time_limit: float, gap: float) -> highspy.Highs:
+        """A solver with the program in it."""
+        lp = highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = self.columns, len(self.rows.lower)
+        lp.col_cost_ = self._costs()
+        lp.col_lower_, lp.col_upper_ = self._bounds()
+        lp.row_lower_ = np.array(self.rows.lower)
+        lp.row_upper_ = np.array(self.rows.upper)
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        lp.a_matrix_.start_ = np.array(self.rows.start, dtype=np.int32)
+        lp.a_matrix_.index_ = np.array(self.rows.index, dtype=np.int32)
+        lp.a_matrix_.value_ = np.array(self.rows.value)
+        if integral:
+            kinds = [highspy.HighsVarType.kContinuous] * self.columns
+            kinds[: self.first_travel] = [highspy.HighsVarType.kInteger] * self.first_travel
+            lp.integrality_ = kinds
+        solver = highspy.Highs()
+        solver.setOptionValue("output_flag", False)
+        solver.setOptionValue("time_limit", max(0.01, time_limit))
+        solver.setOptionValue("mip_rel_gap", gap)
+        solver.passModel(lp)
+        return solver
+
+    def start_values(self, assignment: Assignment) -> Floats:
+        """The values of x and what follows from them, for a warm start."""
+        values = np.zeros(self.columns)
+        values[np.arange(self.nodes) * self.devices + assignment] = 1.0
+        for v, value in enumerate(self.problem.values):
+            source = int(assignment[value.producer])
+            for target in {int(assignment[i]) for i in value.consumers} - {source}:
+                values[self._s(v, self.pairs.index((source, target)))] = 1.0
+        for m, buffer in enumerate(self.problem.buffers):
+            for device in {int(assignment[i]) for i in buffer.readers}:
+                values[self._h(m, device)] = 1.0
+            if self.problem.home_holds_all:
+                values[self._h(m, 0)] = 1.0
+        from tessera.planning.objective import evaluate
+
+        values[self.period] = evaluate(self.problem, assignment).period * self.scale
+        return values
+
+    def shares_of(self, values: npt.NDArray[Any]) -> Floats:
+        return np.asarray(values[: self.first_travel]).reshape(self.nodes, self.devices)
+
+
+def relax(model: Model, time_limit: float) -> Solution:
+    """The linear relaxation: a bound, and shares to round from.
+
+    Raises InfeasibleError when not even shares of nodes fit, SolverError.
+    """
+    begun = time.perf_counter()
+    solver = model.highs(False, time_limit, 0.0)
+    solver.run()
+    seconds = time.perf_counter() - begun
+    status = solver.getModelStatus()
+    if status == highspy.HighsModelStatus.kInfeasible:
+        raise InfeasibleError(
+            "no placement fits: memory, rules and what kernels need exclude each other"
+        )
+    if status == highspy.HighsModelStatus.kTimeLimit:
+        return Solution(None, None, 0.0, False, seconds)
+    if status != highspy.HighsModelStatus.kOptimal:
+        raise SolverError(f"HiGHS: {solver.modelStatusToString(status)}")
+    values = np.asarray(solver.getSolution().col_value)
+    bound = _certain_bound(model, float(solver.getInfo().objective_function_value))
+    return Solution(None, model.shares_of(values), bound, True, seconds)
+
+
+def _certain_bound(model: Model, objective: float) -> float:
+    """The bound in seconds, without what the objective holds beside its own.
+
+    For throughput that is TINY / devices of all loads and transfers; their sum is at most
+    twice the period times the devices, whatever the placement: so period * (1 + 2 TINY) is
+    at least the objective.
+    """
+    part = 0.0 if model.objective == "latency" else 2.0 * TINY
+    return max(0.0, objective) / (1.0 + part) / model.scale
+
+
+def solve(
+    model: Model,
+    time_limit: float,
+    gap: float = 0.005,
+    start: Assignment | None = None,
+) -> Solution:
+    """The integral problem, from a warm start when there is one. Raises InfeasibleError."""
+    begun = time.perf_counter()
+    solver = model.highs(True, time_limit, gap)
+    if start is not None:
+        warm = highspy.HighsSolution()
+        warm.col_value = model.start_values(start).tolist()
+        solver.setSolution(warm)
+    solver.run()
+    seconds = time.perf_counter() - begun
+    status, info = solver.getModelStatus(), solver.getInfo()
+    if status == highspy.HighsModelStatus.kInfeasible:
+        raise InfeasibleError(
+            "no placement fits: memory, rules and what kernels need exclude each other"
+        )
+    bound = _certain_bound(model, float(info.mip_dual_bound))
+    optimal = status == highspy.HighsModelStatus.kOptimal
+    if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+        return Solution(None, None, bound, False, seconds)
+    shares = model.shares_of(np.asarray(solver.getSolution().col_value))
+    return Solution(shares.argmax(axis=1).astype(np.int64), shares, bound, optimal, seconds)
+
+
+def fractional_bound(problem: Problem) -> float:
+    """Seconds of a unit when launches may be shared out at will and nothing has to travel."""
+    loads = np.where(problem.allowed(), problem.loads, np.inf)
+    devices = problem.machine.size
+    if devices == 1:
+        return float(loads.sum())
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    scale = 1000.0 / max(1e-12, float(loads.min(axis=1).sum()))
+    period = solver.addVariable(0.0, INFINITY, 1.0)
+    totals: list[list[Any]] = [[] for _ in range(devices)]
+    for row in loads:
+        shares = []
+        for device in range(devices):
+            if np.isfinite(row[device]):
+                share = solver.addVariable(0.0, 1.0)
+                totals[device].append(share * float(row[device] * scale))
+                shares.append(share)
+        solver.addConstr(solver.qsum(shares) == 1)
+    for terms in totals:
+        if terms:
+            solver.addConstr(solver.qsum(terms) <= period)
+    solver.run()
+    return float(solver.getInfo().objective_function_value) / scale
