@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tessera.analysis import HOME_ONLY, Flag, KernelSummary, Mode, Property, analyze_module, blob
 from tessera.analysis.launch import Op
-from tessera.analysis.model import MAX_ACCESSES, MAX_NODES, NO_NODE
+from tessera.analysis.model import FORMAT, MAX_ACCESSES, MAX_LEVELS, MAX_NODES, NO_NODE
 from tessera.native import access
 
 
@@ -34,6 +34,7 @@ def test_modes_and_limits() -> None:
     assert native["TS_NO_NODE"] == NO_NODE
     assert native["TS_SUMMARY_MAX_NODES"] == MAX_NODES
     assert native["TS_SUMMARY_MAX_ACCESSES"] == MAX_ACCESSES
+    assert native["TS_SUMMARY_MAX_LEVELS"] == MAX_LEVELS
     assert native["TS_SUMMARY_MAGIC"] == blob.MAGIC
     assert native["TS_SUMMARY_VERSION"] == blob.VERSION
 
@@ -86,7 +87,7 @@ def test_foreign_data_is_refused() -> None:
     with pytest.raises(ValueError, match="format"):
         KernelSummary.from_dict({"format": 99})
     with pytest.raises(ValueError, match="parts missing"):
-        KernelSummary.from_dict({"format": 1})
+        KernelSummary.from_dict({"format": FORMAT})
     with pytest.raises(ValueError, match="not an access summary"):
         access.evaluate(b"\0" * 64, (1, 1, 1), (1, 1, 1), b"")
 

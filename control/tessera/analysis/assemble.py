@@ -29,7 +29,7 @@ def _without_repetition(ranges: list[ByteRange]) -> list[ByteRange]:
         covered = (r.parameter_offset, r.mode) in whole and not r.flags & Flag.MUST_WRITE
         if covered and not (unbounded and r.guard is None):
             continue
-        key = (r.parameter_offset, r.mode, r.flags, r.guard, r.lo, r.hi)
+        key = (r.parameter_offset, r.mode, r.flags, r.guard, r.lo, r.hi, r.levels)
         out.setdefault(key, r)
     return list(out.values())
 
@@ -52,19 +52,24 @@ class _Table:
         mark = len(self.nodes)
         guard = self._index(r.guard)
         lo, hi = self._index(r.lo), self._index(r.hi)
+        levels = tuple((self._place(pitch), self._place(count)) for pitch, count in r.levels)
         if len(self.nodes) > MAX_NODES:
             self._forget(mark)
             r = _unbounded(r, "the formula is too long")
             guard = lo = hi = None
-        return Access(Mode(r.mode), r.flags, r.parameter_offset, guard, lo, hi, line, r.reason)
+            levels = ()
+        return Access(
+            Mode(r.mode), r.flags, r.parameter_offset, guard, lo, hi, line, r.reason, levels
+        )
 
     def _forget(self, mark: int) -> None:
         del self.nodes[mark:]
         self._indices = {e: i for e, i in self._indices.items() if i < mark}
 
     def _index(self, expr: Expr | None) -> int | None:
-        if expr is None:
-            return None
+        return None if expr is None else self._place(expr)
+
+    def _place(self, expr: Expr) -> int:
         work = [expr]
         while work:
             current = work[-1]

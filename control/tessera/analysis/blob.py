@@ -7,6 +7,7 @@ import struct
 
 from tessera.analysis.launch import Op
 from tessera.analysis.model import (
+    MAX_LEVELS,
     NO_NODE,
     Access,
     Flag,
@@ -17,13 +18,17 @@ from tessera.analysis.model import (
 )
 
 MAGIC = 0x4D535354
-VERSION = 1
+VERSION = 2
 HEADER = struct.Struct("<10I")
 NODE = struct.Struct("<4iq")
-ACCESS = struct.Struct("<BB2xIiiiI")
+ACCESS = struct.Struct("<BBBxIiiiI6i")
 
 
 def encode(summary: KernelSummary) -> bytes:
+    from tessera.native import access
+
+    if access.constants()["TS_SUMMARY_VERSION"] == 1:
+        return _encode_first_format(summary)
     size = HEADER.size + NODE.size * len(summary.nodes) + ACCESS.size * len(summary.accesses)
     parts = [
         HEADER.pack(
@@ -44,14 +49,37 @@ def encode(summary: KernelSummary) -> bytes:
         ACCESS.pack(
             a.mode,
             a.flags,
+            len(a.levels),
             a.parameter_offset,
             _index(a.guard),
             _index(a.lo),
             _index(a.hi),
             a.line,
+            *_column(a, 0),
+            *_column(a, 1),
         )
         for a in summary.accesses
     ]
+    return b"".join(parts)
+
+
+def _encode_first_format(summary: KernelSummary) -> bytes:
+    """For native parts of before there were levels: such accesses become unbounded."""
+    first = struct.Struct("<BB2xIiiiI")
+    size = HEADER.size + NODE.size * len(summary.nodes) + first.size * len(summary.accesses)
+    header = (
+        MAGIC, 1, size, int(summary.properties), len(summary.nodes), len(summary.accesses),
+        summary.parameter_block_size, summary.minimum_architecture, summary.only_architecture, 0,
+    )  # fmt: skip
+    parts = [HEADER.pack(*header)]
+    parts += [NODE.pack(n.op, n.a, n.b, n.c, n.value) for n in summary.nodes]
+    for a in summary.accesses:
+        flags, lo, hi = a.flags, a.lo, a.hi
+        if a.levels:
+            flags = (flags | Flag.UNBOUNDED) & ~(Flag.EXACT | Flag.MUST_WRITE)
+            lo = hi = None
+        words = (a.mode, flags, a.parameter_offset, _index(a.guard), _index(lo), _index(hi), a.line)
+        parts.append(first.pack(*words))
     return b"".join(parts)
 
 
@@ -71,13 +99,26 @@ def decode(blob: bytes, name: str) -> KernelSummary:
         Node(Op(op), a, b, c, value)
         for op, a, b, c, value in NODE.iter_unpack(blob[HEADER.size : nodes_end])
     )
-    accesses = tuple(
-        Access(Mode(mode), Flag(flags), offset, _node(guard), _node(lo), _node(hi), line)
-        for mode, flags, offset, guard, lo, hi, line in ACCESS.iter_unpack(blob[nodes_end:])
-    )
+    accesses = tuple(_access(*words) for words in ACCESS.iter_unpack(blob[nodes_end:]))
     return KernelSummary(
         name, Property(properties), nodes, accesses, (), block_size, minimum, only, "", {}
     )
+
+
+def _access(
+    mode: int, flags: int, n_levels: int, offset: int, guard: int, lo: int, hi: int, line: int,
+    *levels: int,
+) -> Access:  # fmt: skip
+    pairs = tuple(zip(levels[:MAX_LEVELS], levels[MAX_LEVELS:], strict=True))[:n_levels]
+    return Access(
+        Mode(mode), Flag(flags), offset, _node(guard), _node(lo), _node(hi), line, "", pairs
+    )
+
+
+def _column(access: Access, place: int) -> list[int]:
+    """The pitches (0) or counts (1) of all levels, those that are not there included."""
+    used = [level[place] for level in access.levels]
+    return used + [NO_NODE] * (MAX_LEVELS - len(used))
 
 
 def _index(node: int | None) -> int:

@@ -33,6 +33,13 @@ class Range:
     hi: Expr | None
     provisos: frozenset[Proviso] = _NO_PROVISOS
 
+    def least_span(self) -> int:
+        """By how much the ends surely differ."""
+        lo, hi = self.lo, self.hi
+        if lo is None or hi is None or lo.hi is None or hi.lo is None:
+            return 0
+        return max(hi.lo - lo.hi, 0)
+
     def relying_on(self, provisos: frozenset[Proviso]) -> Range:
         return Range(self.lo, self.hi, self.provisos | provisos) if provisos else self
 

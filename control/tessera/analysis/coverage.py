@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tessera.analysis.bounds import Bounds, Term
 from tessera.analysis.environment import Environments, Fact, Proviso
-from tessera.analysis.families import Family, Member, is_full
+from tessera.analysis.families import MAX_STEP, Family, Member, is_full
 from tessera.analysis.flow import Flow
 from tessera.analysis.launch import Expr
 from tessera.analysis.paths import Path, Paths
@@ -54,11 +54,22 @@ class Coverage:
         self._paths = Paths(flow, environments)
 
     def of(self, family: Family) -> Whole | None:
+        """Whether the interval between the family's ends is touched as a whole."""
+        judge = self._judge(family)
+        return None if judge is None else judge.interval()
+
+    def of_rows(self, family: Family, levels: set[Poly]) -> Whole | None:
+        """Whether every row is touched as a whole, and every copy of it, where the terms with
+        the factors in `levels` make the copies."""
+        judge = self._judge(family)
+        return None if judge is None else judge.rows(levels)
+
+    def _judge(self, family: Family) -> _Judge | None:
         paths = [self._paths.to(member.env) for member in family.members]
-        if any(path is None for path in paths):
-            return None
         known = [path for path in paths if path is not None]
-        return _Judge(self._registers, self._bounds, family, known).verdict()
+        if len(known) < len(paths):
+            return None
+        return _Judge(self._registers, self._bounds, family, known)
 
 
 class _Judge:
@@ -76,20 +87,45 @@ class _Judge:
         self._condition = self._launch.one
         self._provisos: set[Proviso] = set()
 
-    def verdict(self) -> Whole | None:
+    def interval(self) -> Whole | None:
         terms = self._first.terms
-        shape = {(t.factor, t.part) for t in terms}
-        for member in self._members:
-            if member.extent != self._first.extent or member.rest != self._first.rest:
-                return None
-            if {(t.factor, t.part) for t in member.terms} != shape:
-                return None
-        if not self._digits_are_independent(terms) or not self._is_product(terms):
-            return None
-        cuts = self._cuts(terms)
+        cuts = self._cuts(terms) if self._is_regular(terms) else None
         if cuts is None or not self._tiles(terms, cuts):
             return None
         return Whole(self._condition, frozenset(self._provisos))
+
+    def rows(self, levels: set[Poly]) -> Whole | None:
+        """Every term takes all values between its ends, whatever the others are."""
+        terms = sorted(self._first.terms, key=lambda t: abs(t.factor.constant or MAX_STEP))
+        cuts = self._cuts(terms) if self._is_regular(terms) else None
+        width = _coalesce(sorted({m.number for m in self._members}), self._first.extent)
+        if cuts is None or width is None:
+            return None
+        for place, term in enumerate(terms):
+            units = 1
+            step = abs(term.factor.constant or 0)
+            if term.factor not in levels:
+                if not 0 < step <= width:
+                    return None
+                units = width // step
+            shifts = sorted({_like(m, term).shift for m in self._members})
+            if self._run(term.part, shifts, constant(units), cuts.get(place, [])) is None:
+                return None
+            if term.factor not in levels:
+                width += step * term.range.least_span()
+        if self._condition is self._launch.zero:
+            return None
+        return Whole(self._condition, frozenset(self._provisos))
+
+    def _is_regular(self, terms: list[Term]) -> bool:
+        """Whether the members differ by shifts alone, in all combinations."""
+        shape = {(t.factor, t.part) for t in terms}
+        for member in self._members:
+            if member.extent != self._first.extent or member.rest != self._first.rest:
+                return False
+            if {(t.factor, t.part) for t in member.terms} != shape:
+                return False
+        return self._digits_are_independent(terms) and self._is_product(terms)
 
     def _digits_are_independent(self, terms: list[Term]) -> bool:
         seen: list[tuple[Atom, int, int]] = []
@@ -267,7 +303,7 @@ class _Judge:
         if units is None:
             return None
         shifts = sorted({_like(m, term).shift for m in self._members})
-        count = self._run(term.part, shifts, units, bool(cuts))
+        count = self._run(term.part, shifts, units, cuts)
         if count is None:
             return None
         if is_last or not cuts:
@@ -286,10 +322,11 @@ class _Judge:
         self._require(same)
         return constant(1)
 
-    def _run(self, part: Poly, shifts: list[int], units: Poly, cut: bool) -> Poly | None:
+    def _run(self, part: Poly, shifts: list[int], units: Poly, cuts: list[Cut]) -> Poly | None:
         """The number of consecutive values of `part + shift`, starting with runs of `units`."""
         left = dict(part.split()[0])
-        have = units
+        # A guard may end the values anywhere: then each must be there, not one in `units` only.
+        have = constant(1) if cuts else units
         while left or len(shifts) > 1:
             if len(shifts) > 1 and (number := have.constant) is not None:
                 joined, starts = _runs_of(shifts, number)
@@ -302,7 +339,7 @@ class _Judge:
             coefficient = left.pop(monomial)
             count = self._count(monomial[0])
             if count is None:
-                endless = monomial[0].kind == "k" and cut and not left and len(shifts) == 1
+                endless = monomial[0].kind == "k" and cuts and not left and len(shifts) == 1
                 return ENDLESS if endless else None
             product = coefficient.times(count.shift(-1))
             if product is None:

@@ -14,8 +14,12 @@ from dataclasses import dataclass, field
 from tessera.analysis.bounds import Bounds, Form, Range, Term
 from tessera.analysis.environment import Env, Proviso
 from tessera.analysis.launch import Expr
+from tessera.analysis.model import MAX_LEVELS
 from tessera.analysis.polynomial import ONE, Atom, Poly
 from tessera.analysis.touches import Touch
+
+
+MAX_STEP = 1 << 62  # sorts symbolic strides behind all constant ones
 
 
 @dataclass(slots=True)
@@ -141,6 +145,24 @@ def _term(member: Member, like: Term) -> Term:
     return next(t for t in member.terms if t.factor == like.factor and t.part == like.part)
 
 
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Bytes [lo, hi), and a copy of them at every step of each level (pitch, count). Right if
+    every proviso holds."""
+
+    lo: Expr | None
+    hi: Expr | None
+    levels: tuple[tuple[Expr, Expr], ...]
+    provisos: frozenset[Proviso]
+
+
+def _start(bounds: Bounds, pitch: Expr, found: Range) -> Range:
+    """Where the first row of a level lies."""
+    assert found.lo is not None
+    first = bounds.launch.mul(found.lo, pitch)
+    return Range(first, first, found.provisos)
+
+
 @dataclass(slots=True)
 class Hull:
     """The interval of one or more families, term by term."""
@@ -157,15 +179,58 @@ class Hull:
         ends = tuple((unit, id(found.lo)) for unit, found in self.terms)
         return ends, self.rest, self.lo
 
-    def total(self, bounds: Bounds) -> Range:
+    def interval(self, bounds: Bounds) -> Box:
+        """The bytes from the first to the last that the terms reach."""
+        row = self._row(bounds, self.terms)
+        return Box(row.lo, row.hi, (), row.provisos)
+
+    def _row(self, bounds: Bounds, terms: list[tuple[Poly, Range]]) -> Range:
         launch = bounds.launch
         rest = bounds.lower(self.rest)
-        total = Range(
+        row = Range(
             launch.add(rest, launch.const(self.lo)), launch.add(rest, launch.const(self.hi))
         )
-        for factor, found in self.terms:
-            total = bounds.plus(total, bounds.scaled(Term(factor, ONE, 0, found)))
-        return total
+        for factor, found in terms:
+            row = bounds.plus(row, bounds.scaled(Term(factor, ONE, 0, found)))
+        return row
+
+    def box(self, bounds: Bounds) -> Box:
+        """The bytes that the terms reach: terms that leave no gaps as one interval, the others,
+        as many as a summary has levels, as steps from copy to copy of it."""
+        launch = bounds.launch
+        close, apart = self._sorted_out()
+        row = self._row(bounds, close)
+        levels: list[tuple[Expr, Expr]] = []
+        for factor, found in apart:
+            assert found.lo is not None
+            assert found.hi is not None
+            pitch = bounds.lower(factor)
+            count = launch.add(launch.sub(found.hi, found.lo), launch.one)
+            row = bounds.plus(row, _start(bounds, pitch, found))
+            levels.append((pitch, count))
+        return Box(row.lo, row.hi, tuple(levels), row.provisos)
+
+    def apart(self) -> list[tuple[Poly, Range]]:
+        """The terms that make levels."""
+        return self._sorted_out()[1]
+
+    def _sorted_out(self) -> tuple[list[tuple[Poly, Range]], list[tuple[Poly, Range]]]:
+        """Terms that belong to a row, and those that make copies of it."""
+        width = self.hi - self.lo
+        close, apart = [], []
+        terms = sorted(self.terms, key=lambda t: abs(t[0].constant or MAX_STEP))
+        for factor, found in terms:
+            step = factor.constant
+            if found.lo is None or found.hi is None or found.lo is found.hi:
+                close.append((factor, found))
+            elif step is not None and abs(step) <= width:
+                close.append((factor, found))
+                least = found.least_span()
+                width += abs(step) * least
+            else:
+                apart.append((factor, found))
+        excess = max(len(apart) - MAX_LEVELS, 0)
+        return close + apart[:excess], apart[excess:]
 
     def joined(self, bounds: Bounds, other: Hull) -> Hull:
         """The hull of both; their keys are equal."""

@@ -13,7 +13,8 @@ from tessera.analysis.launch import Op
 NO_NODE = 0x7FFFFFFF
 MAX_NODES = 1024
 MAX_ACCESSES = 512
-FORMAT = 1
+MAX_LEVELS = 3
+FORMAT = 2
 
 
 class Property(enum.IntFlag):
@@ -84,7 +85,8 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Bytes [lo, hi) relative to a pointer parameter; nodes by index, None for none."""
+    """Bytes [lo, hi) relative to a pointer parameter, and copies of that row at the pitches of
+    its levels; nodes by index, None for none."""
 
     mode: Mode
     flags: Flag
@@ -94,6 +96,7 @@ class Access:
     hi: int | None
     line: int
     reason: str = ""  # why it is not exact: the instruction that made it so
+    levels: tuple[tuple[int, int], ...] = ()  # (pitch, count), in no order
 
 
 @dataclass(frozen=True, slots=True)

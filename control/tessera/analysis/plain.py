@@ -26,7 +26,10 @@ def to_dict(summary: KernelSummary) -> dict[str, Any]:
         "properties": int(summary.properties),
         "nodes": [[int(n.op), n.a, n.b, n.c, n.value] for n in summary.nodes],
         "accesses": [
-            [int(a.mode), int(a.flags), a.parameter_offset, a.guard, a.lo, a.hi, a.line, a.reason]
+            [
+                int(a.mode), int(a.flags), a.parameter_offset, a.guard, a.lo, a.hi, a.line,
+                a.reason, [list(level) for level in a.levels],
+            ]  # fmt: skip
             for a in summary.accesses
         ],
         "parameters": [
@@ -49,7 +52,8 @@ def from_dict(data: Mapping[str, Any]) -> KernelSummary:
             properties=Property(data["properties"]),
             nodes=tuple(Node(Op(op), *rest) for op, *rest in data["nodes"]),
             accesses=tuple(
-                Access(Mode(mode), Flag(flags), *rest) for mode, flags, *rest in data["accesses"]
+                Access(Mode(mode), Flag(flags), *rest, tuple((p, c) for p, c in levels))
+                for mode, flags, *rest, levels in data["accesses"]
             ),
             parameters=tuple(Parameter(*p) for p in data["parameters"]),
             parameter_block_size=data["parameter_block_size"],
@@ -58,5 +62,5 @@ def from_dict(data: Mapping[str, Any]) -> KernelSummary:
             target=data["target"],
             reasons=dict(data["reasons"]),
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"an access summary with parts missing: {error}") from error

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from tessera.analysis.bounds import Bounds, Range
+from tessera.analysis.bounds import Bounds
 from tessera.analysis.coverage import Coverage, Whole
 from tessera.analysis.environment import Env, Environments, Proviso
-from tessera.analysis.families import Hull, Member, families, hull, member_of
+from tessera.analysis.families import Box, Hull, Member, families, hull, member_of
 from tessera.analysis.launch import Expr, Launch
 from tessera.analysis.model import NO_FLAGS, Flag, Mode, Property
 from tessera.analysis.pointers import Attribution, Target
@@ -42,6 +42,7 @@ class ByteRange:
     index: int  # of a representative instruction
     reason: str
     provisos: frozenset[Proviso] = frozenset()
+    levels: tuple[tuple[Expr, Expr], ...] = ()  # (pitch, count)
 
 
 @dataclass(slots=True)
@@ -159,8 +160,8 @@ class Ranges:
     def _hull(self, one: Hull) -> None:
         family, first = one.family, one.family.first
         target = Target(family.root, family.root, first.touch.address - of_atom(family.root))
-        found = one.total(self._bounds)
-        provisos = found.provisos
+        box = one.box(self._bounds)
+        provisos = box.provisos
         guards = []
         for member in family.members:
             provisos |= member.provisos
@@ -168,10 +169,23 @@ class Ranges:
         same = all(g is guards[0] for g in guards)
         guard = guards[0] if same else self._any(guards)
         sized = all(m.touch.extent.constant is not None for m in family.members)
-        whole = self._coverage.of(family) if same and sized and found.lo and found.hi else None
-        self._emit(
-            first.touch, first.env, target, Range(found.lo, found.hi, provisos), guard, whole
-        )
+        box = replace(box, provisos=provisos)
+        exact = box, None
+        if same and sized and box.lo is not None and box.hi is not None:
+            exact = self._exact(one, box)
+        self._emit(first.touch, target, box, guard, *exact)
+
+    def _exact(self, one: Hull, box: Box) -> tuple[Box, Whole | None]:
+        """What of a family is surely touched as a whole: its rows, or else the interval that they
+        lie in."""
+        levels = {factor for factor, _ in one.apart()}
+        rows = self._coverage.of_rows(one.family, levels)
+        if rows is not None or not levels:
+            return box, rows or self._coverage.of(one.family)
+        interval = self._coverage.of(one.family)
+        if interval is None:
+            return box, None
+        return replace(one.interval(self._bounds), provisos=box.provisos), interval
 
     def _single(self, touch: Touch, env: Env, target: Target, needs: frozenset[Proviso]) -> None:
         """A touch through a choice of pointers, or of a size that is not constant."""
@@ -181,17 +195,19 @@ class Ranges:
         hi = None
         if found.hi is not None and size.hi is not None:
             hi = self._launch.add(found.hi, size.hi)
-        self._emit(touch, env, target, Range(found.lo, hi, provisos), self._guard(env), None)
+        box = Box(found.lo, hi, (), provisos)
+        self._emit(touch, target, box, self._guard(env), box, None)
 
     def _emit(
         self,
         touch: Touch,
-        env: Env,
         target: Target,
-        found: Range,
+        found: Box,
         guard: Expr | None,
+        exact: Box,
         whole: Whole | None,
     ) -> None:
+        """The range `found`, and where the launch satisfies `whole`, `exact` in its place."""
         flags = Flag.INDIRECT if target.offset.loaded or target.carrier.loaded else NO_FLAGS
         offset = target.root.args[0]
         if found.lo is None or found.hi is None or not self._bounds.can_hold(found.provisos):
@@ -204,13 +220,18 @@ class Ranges:
         reason = "" if whole else self._reasons.inexact(target, touch)
         plain = ByteRange(
             touch.mode, flags, offset, guard, found.lo, found.hi, touch.index, reason,
-            found.provisos,
+            found.provisos, found.levels,
         )  # fmt: skip
         sure = self._launch.zero if whole is None else self._certainty(whole, found.provisos)
         if sure is not self._launch.zero:
-            exact = flags | Flag.EXACT | (Flag.MUST_WRITE if touch.mode & Mode.WRITE else NO_FLAGS)
+            flags |= Flag.EXACT | (Flag.MUST_WRITE if touch.mode & Mode.WRITE else NO_FLAGS)
             both = self._and(guard, sure)
-            self._out.ranges.append(replace(plain, flags=exact, guard=both, reason=""))
+            self._out.ranges.append(
+                replace(
+                    plain, flags=flags, guard=both, reason="", lo=exact.lo, hi=exact.hi,
+                    levels=exact.levels,
+                )  # fmt: skip
+            )
         if sure is not self._launch.one:
             self._out.ranges.append(
                 replace(plain, guard=self._and(guard, self._launch.negate(sure)))
@@ -229,7 +250,7 @@ class Ranges:
         if conditions is None:
             flags = (r.flags | Flag.UNBOUNDED) & ~(Flag.EXACT | Flag.MUST_WRITE)
             reason = r.reason or "the index arithmetic may wrap around"
-            return replace(r, flags=flags, lo=None, hi=None, reason=reason)
+            return replace(r, flags=flags, lo=None, hi=None, levels=(), reason=reason)
         return replace(r, lo=self._launch.select(conditions, r.lo, self._launch.overflow))
 
     def _and(self, a: Expr | None, b: Expr) -> Expr | None:
@@ -268,7 +289,7 @@ def _merged(ranges: list[ByteRange]) -> list[ByteRange]:
     """Ranges with the same ends and the same meaning, as one that rests on all their provisos."""
     out: dict[tuple[object, ...], ByteRange] = {}
     for r in ranges:
-        key = (r.mode, r.flags, r.parameter_offset, r.guard, r.lo, r.hi)
+        key = (r.mode, r.flags, r.parameter_offset, r.guard, r.lo, r.hi, r.levels)
         known = out.get(key)
         out[key] = r if known is None else replace(known, provisos=known.provisos | r.provisos)
     return list(out.values())

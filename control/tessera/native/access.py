@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,10 +25,26 @@ class Range:
     end: int
     mode: int  # TS_ACCESS_READ, TS_ACCESS_WRITE
     flags: int  # TS_ACCESS_UNBOUNDED and others
+    width: int = 0  # of a row, bytes; with levels only
+    levels: tuple[tuple[int, int], ...] = ()  # (pitch, count): [begin, end) is the hull of rows
+    row_flags: int = 0  # TS_ACCESS_EXACT, TS_ACCESS_MUST_WRITE of the rows
 
     @property
     def unbounded(self) -> bool:
         return bool(self.flags & 1)
+
+    @property
+    def promises(self) -> int:
+        """TS_ACCESS_EXACT and TS_ACCESS_MUST_WRITE, of the interval or of its rows."""
+        return (self.row_flags if self.levels else self.flags) & (2 | 8)
+
+    def rows(self) -> Iterator[tuple[int, int]]:
+        """Every row as [begin, end): the interval itself where there are no levels."""
+        width = self.width if self.levels else self.end - self.begin
+        for place in itertools.product(*(range(count) for _, count in self.levels)):
+            steps = zip(place, self.levels, strict=True)
+            begin = self.begin + sum(i * pitch for i, (pitch, _) in steps)
+            yield begin, begin + width
 
 
 def validate(blob: bytes) -> bool:
@@ -61,9 +79,16 @@ def evaluate(
     if status != library.TS_EVALUATE_OK:
         raise ValueError(f"the summary could not be evaluated: status {status}")
     return [
-        Range(r.pointer, r.begin, r.end, r.mode, r.flags)
+        Range(r.pointer, r.begin, r.end, r.mode, r.flags, *_levels(r))
         for r in (ranges[i] for i in range(count[0]))
     ]
+
+
+def _levels(found: Any) -> tuple[int, tuple[tuple[int, int], ...], int]:
+    if not getattr(found, "n_levels", 0):
+        return 0, (), 0
+    pairs = tuple((found.pitch[i], found.count[i]) for i in range(found.n_levels))
+    return found.width, pairs, found.row_flags
 
 
 def constants() -> dict[str, int]:
@@ -94,8 +119,22 @@ def _aligned(blob: bytes) -> tuple[Any, bool]:
 @functools.cache
 def _ffi() -> Any:
     ffi: Any = cffi.FFI()
-    ffi.cdef(cdef_text("tessera/access/summary.h"))
+    text = cdef_text("tessera/access/summary.h")
+    if b"ts_summary_memo_prepare" not in library_path("libtessera_access.so").read_bytes():
+        text = _first_format(text)
+    ffi.cdef(text)
     return ffi
+
+
+def _first_format(text: str) -> str:
+    """The header as it was when a library without memos was built."""
+    text = text.replace("TS_SUMMARY_VERSION = 2", "TS_SUMMARY_VERSION = 1")
+    lines = [line for line in text.splitlines() if "n_levels, row_flags" not in line]
+    dropped = ("uint32_t access; ", "uint64_t width; ", "uint64_t pitch[", "ts_summary_memo")
+    lines = [line for line in lines if not line.strip().startswith(dropped)]
+    text = "\n".join(lines).replace("void ts_summary_memo_prepare(ts_memo* memo, const void* blob);", "")
+    begin = text.find("/* As ts_summary_evaluate, for the blob")
+    return text if begin < 0 else text[:begin]
 
 
 @functools.cache

@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluates a summary in one pass over its nodes. Each value has a flag beside
-// it, "unbounded", that any overflow sets and every operation hands on: a range
+// Evaluates a summary's nodes in one pass. Each value has a flag beside it,, "unbounded", that any overflow sets and every operation hands on: a range
 // is given as bounded only when no step towards it could have wrapped.
-#include <cstring>
+#include "evaluate.h"
 
-#include "layout.h"
+#include <cstring>
 
 namespace tessera::access {
 namespace {
-
-struct Values {
-  int64_t value[TS_SUMMARY_MAX_NODES];
-  bool unbounded[TS_SUMMARY_MAX_NODES];
-};
 
 bool load_parameter(const ts_launch_shape& launch, const ts_node& node, int64_t* value) {
   uint64_t bits = 0;  // little-endian, as the device is
@@ -165,61 +159,11 @@ void evaluate_node(const ts_node& node, const ts_launch_shape& launch, uint32_t 
   values->unbounded[index] = !bounded;
 }
 
-/// False when the access surely touches nothing.
-bool make_range(const ts_access& access, const ts_launch_shape& launch, const Values& values, ts_range* range) {
-  uint8_t flags = access.flags;
-  if (access.guard != TS_NO_NODE) {
-    if (values.unbounded[access.guard]) {
-      flags &= static_cast<uint8_t>(~(TS_ACCESS_EXACT | TS_ACCESS_MUST_WRITE));
-    } else if (values.value[access.guard] == 0) {
-      return false;
-    }
-  }
-  std::memcpy(&range->pointer, launch.parameters + access.parameter_offset, sizeof(range->pointer));
-  range->mode = access.mode;
-  range->begin = range->end = range->pointer;
-  bool bounded = (flags & TS_ACCESS_UNBOUNDED) == 0 && !values.unbounded[access.lo] && !values.unbounded[access.hi];
-  if (bounded) {
-    const int64_t lo = values.value[access.lo], hi = values.value[access.hi];
-    if (lo >= hi) return false;
-    uint64_t begin = 0, end = 0;
-    // A sum of a pointer and an offset that leaves 64 bits is no address: fall back to the allocation.
-    bounded = !__builtin_add_overflow(range->pointer, lo, &begin) && !__builtin_add_overflow(range->pointer, hi, &end);
-    if (bounded) {
-      range->begin = begin;
-      range->end = end;
-    }
-  }
-  if (!bounded) {
-    flags |= TS_ACCESS_UNBOUNDED;
-    flags &= static_cast<uint8_t>(~(TS_ACCESS_EXACT | TS_ACCESS_MUST_WRITE));
-  }
-  range->flags = flags;
-  return true;
-}
-
 }  // namespace
-}  // namespace tessera::access
 
-extern "C" __attribute__((visibility("default"))) int ts_summary_evaluate(const void* blob,
-                                                                          const ts_launch_shape* launch,
-                                                                          ts_range* ranges, uint32_t capacity,
-                                                                          uint32_t* n_ranges) {
-  using namespace tessera::access;
-  *n_ranges = 0;
-  const ts_summary* header = header_of(blob);
-  if (launch->parameter_size < header->parameter_block_size) return TS_EVALUATE_PARAMETERS;
+void evaluate_nodes(const ts_summary* header, const ts_launch_shape& launch, Values* values) {
   const ts_node* nodes = nodes_of(header);
-  Values values;  // each entry is written before it is read: nodes are in topological order
-  for (uint32_t i = 0; i < header->n_nodes; ++i) evaluate_node(nodes[i], *launch, i, &values);
-  const ts_access* accesses = accesses_of(header);
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < header->n_accesses; ++i) {
-    ts_range range{};
-    if (!make_range(accesses[i], *launch, values, &range)) continue;
-    if (count == capacity) return TS_EVALUATE_CAPACITY;
-    ranges[count++] = range;
-  }
-  *n_ranges = count;
-  return TS_EVALUATE_OK;
+  for (uint32_t i = 0; i < header->n_nodes; ++i) evaluate_node(nodes[i], launch, i, values);
 }
+
+}  // namespace tessera::access

@@ -9,7 +9,7 @@
 
 namespace tessera::access {
 
-static_assert(sizeof(ts_summary) == 40 && sizeof(ts_node) == 24 && sizeof(ts_access) == 24,
+static_assert(sizeof(ts_summary) == 40 && sizeof(ts_node) == 24 && sizeof(ts_access) == 48,
               "the blob's layout is shared with Python");
 
 inline const ts_summary* header_of(const void* blob) { return static_cast<const ts_summary*>(blob); }

@@ -78,12 +78,26 @@ bool node_holds(const ts_node& node, uint32_t index, uint32_t parameter_block_si
   return literal_operands_hold(node, parameter_block_size);
 }
 
+bool levels_hold(const ts_access& access, uint32_t n_nodes) {
+  if (access.n_levels > TS_SUMMARY_MAX_LEVELS) return false;
+  if (access.n_levels != 0 && (access.flags & TS_ACCESS_UNBOUNDED) != 0) return false;
+  for (uint32_t i = 0; i < TS_SUMMARY_MAX_LEVELS; ++i) {
+    if (i >= access.n_levels) {
+      if (access.pitch[i] != TS_NO_NODE || access.count[i] != TS_NO_NODE) return false;
+    } else if (!is_before(access.pitch[i], n_nodes) || !is_before(access.count[i], n_nodes)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 bool access_holds(const ts_access& access, const ts_summary& header) {
   if (access.mode == 0 || (access.mode & ~(TS_ACCESS_READ | TS_ACCESS_WRITE)) != 0) return false;
-  if ((access.flags & ~kKnownFlags) != 0 || access.reserved[0] != 0 || access.reserved[1] != 0) return false;
+  if ((access.flags & ~kKnownFlags) != 0 || access.reserved != 0) return false;
   if ((access.flags & TS_ACCESS_MUST_WRITE) != 0 && (access.mode & TS_ACCESS_WRITE) == 0) return false;
   if (uint64_t{access.parameter_offset} + 8 > header.parameter_block_size) return false;
   if (access.guard != TS_NO_NODE && !is_before(access.guard, header.n_nodes)) return false;
+  if (!levels_hold(access, header.n_nodes)) return false;
   if ((access.flags & TS_ACCESS_UNBOUNDED) != 0) {
     return access.lo == TS_NO_NODE && access.hi == TS_NO_NODE &&
            (access.flags & (TS_ACCESS_EXACT | TS_ACCESS_MUST_WRITE)) == 0;

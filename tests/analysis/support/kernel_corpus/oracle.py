@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -148,7 +148,7 @@ def _judge_one(
     touched = claimed = 0
     for mode, key in ((Mode.READ, "reads"), (Mode.WRITE, "writes")):
         true = intersect(merge(map(tuple, launch[key])), ours)
-        said = merge(_spans(r, allocations) for r in ranges if r.mode & mode)
+        said = merge(s for r in ranges if r.mode & mode for s in _spans(r, allocations))
         missed = subtract(true, said)
         if missed:
             verdict.violations.append(_describe(launch, key, missed, ranges))
@@ -168,9 +168,9 @@ def _judge_promises(
 ) -> None:
     """EXACT and MUST_WRITE: every byte of the range is touched."""
     for r in ranges:
-        exact = r.flags & Flag.EXACT or (mode is Mode.WRITE and r.flags & Flag.MUST_WRITE)
+        exact = r.promises & Flag.EXACT or (mode is Mode.WRITE and r.promises & Flag.MUST_WRITE)
         if r.mode & mode and exact:
-            missing = subtract([(r.begin, r.end)], true)
+            missing = subtract(merge(r.rows()), true)
             if missing:
                 verdict.violations.append(_describe(launch, "promise", missing, ranges))
 
@@ -183,23 +183,25 @@ def _judge_whole(
     if any(len(spans) > 1 for spans in per_buffer):
         return
     verdict.whole_writes += 1
-    promised = merge((r.begin, r.end) for r in ranges if r.flags & Flag.MUST_WRITE)
+    promised = merge(s for r in ranges if r.promises & Flag.MUST_WRITE for s in r.rows())
     verdict.whole_found += not subtract(true, promised)
 
 
-def _spans(r: Range, allocations: list[Span]) -> Span:
+def _spans(r: Range, allocations: list[Span]) -> Iterator[Span]:
     """The bytes that a range claims: its allocation where it is unbounded."""
     if not r.unbounded:
-        return r.begin, r.end
+        yield from r.rows()
     for begin, size in allocations:
-        if begin <= r.pointer <= begin + size:
-            return begin, begin + size
-    return r.pointer, r.pointer
+        if r.unbounded and begin <= r.pointer <= begin + size:
+            yield begin, begin + size
 
 
 def _describe(launch: dict[str, Any], what: str, spans: list[Span], ranges: list[Range]) -> str:
     shape = f"grid {launch['grid']}, block {launch['block']}, parameters {launch['parameters']}"
-    said = [f"[{r.begin:#x}, {r.end:#x}) mode {r.mode} flags {r.flags}" for r in ranges]
+    said = [
+        f"[{r.begin:#x}, {r.end:#x}) mode {r.mode} flags {r.flags} {r.width, r.levels, r.row_flags}"
+        for r in ranges
+    ]
     where = [f"[{begin:#x}, {end:#x})" for begin, end in spans[:4]]
     return f"{launch['kernel']}: {what} {where} outside of {said}; {shape}"
 

@@ -18,10 +18,11 @@ extern "C" {
 /* cdef begin */
 enum {
   TS_SUMMARY_MAGIC = 0x4d535354, /* "TSSM" */
-  TS_SUMMARY_VERSION = 1,
+  TS_SUMMARY_VERSION = 2,
   TS_NO_NODE = 0x7fffffff,
   TS_SUMMARY_MAX_NODES = 1024, /* what the evaluator's stack holds; the analysis falls back to UNBOUNDED */
-  TS_SUMMARY_MAX_ACCESSES = 512
+  TS_SUMMARY_MAX_ACCESSES = 512,
+  TS_SUMMARY_MAX_LEVELS = 3
 };
 
 /* What a kernel does beside reading and writing what its accesses say. Any bit
@@ -95,12 +96,16 @@ typedef struct {
   int64_t value;
 } ts_node;
 
+/* The bytes [lo, hi) of one row, and of its copies: with levels, a row begins at
+ * every lo + i * pitch[0] + j * pitch[1] + k * pitch[2] where 0 <= i < count[0] and so
+ * on. A count that is not positive makes the access empty. */
 typedef struct {
-  uint8_t mode, flags, reserved[2];
+  uint8_t mode, flags, n_levels, reserved;
   uint32_t parameter_offset; /* of the 64-bit pointer word in the parameter block */
   int32_t guard;             /* node; 0: this launch does not make the access. TS_NO_NODE: it may */
-  int32_t lo, hi;            /* nodes: bytes [lo, hi) relative to the pointer's value; TS_NO_NODE with UNBOUNDED */
+  int32_t lo, hi;            /* nodes: bytes relative to the pointer's value; TS_NO_NODE with UNBOUNDED */
   uint32_t line;             /* PTX line of a representative instruction, for `tessera-ctl show` */
+  int32_t pitch[TS_SUMMARY_MAX_LEVELS], count[TS_SUMMARY_MAX_LEVELS]; /* nodes; TS_NO_NODE from n_levels on */
 } ts_access;
 
 typedef struct {
@@ -122,10 +127,19 @@ typedef struct {
   uint32_t dynamic_shared;
 } ts_launch_shape;
 
+/* Bytes that a launch may touch. Without levels [begin, end) says it all. With levels it
+ * is the hull of a set of rows of `width` bytes, the first at `begin`, the others at
+ * begin + i * pitch[0] + j * pitch[1] + k * pitch[2], i < count[0] and so on; pitches
+ * ascend, and each is wider than a row. EXACT and MUST_WRITE of such a set stand in
+ * row_flags and hold for its rows: who looks at the hull alone finds nothing promised. */
 typedef struct {
-  uint64_t pointer;    /* value of the pointer word */
-  uint64_t begin, end; /* absolute, half-open; begin == end == pointer when unbounded */
-  uint8_t mode, flags; /* as in ts_access; UNBOUNDED may have been added by an overflow */
+  uint64_t pointer;                         /* value of the pointer word */
+  uint64_t begin, end;                      /* absolute, half-open; begin == end == pointer when unbounded */
+  uint8_t mode, flags;                      /* as in ts_access; UNBOUNDED may have been added by an overflow */
+  uint8_t n_levels, row_flags;              /* row_flags: TS_ACCESS_EXACT, TS_ACCESS_MUST_WRITE */
+  uint32_t access;                          /* which access of the summary it is */
+  uint64_t width;                           /* of a row, bytes; defined with levels only, as pitch and count */
+  uint64_t pitch[TS_SUMMARY_MAX_LEVELS], count[TS_SUMMARY_MAX_LEVELS];
 } ts_range;
 
 enum { /* ts_summary_validate and ts_summary_evaluate */
@@ -145,6 +159,22 @@ int ts_summary_validate(const void* blob, size_t size);
  * unbounded. No allocation, no system call, no lock; about 9 KiB of stack. */
 int ts_summary_evaluate(const void* blob, const ts_launch_shape* launch, ts_range* ranges, uint32_t capacity,
                         uint32_t* n_ranges);
+
+/* What launches of one kernel evaluated to, by all but the values of its pointers: grid,
+ * block, cluster, dynamic shared memory, and the scalar parameters that the summary looks
+ * at. One thread at a time may use a memo; a summary with many scalars, or a launch with
+ * many ranges, is evaluated as if there were none. */
+enum { TS_MEMO_WORDS = 1024 };
+typedef struct {
+  uint64_t words[TS_MEMO_WORDS];
+} ts_memo;
+
+/* Prepares a memo for a validated blob, or for another one than before. */
+void ts_summary_memo_prepare(ts_memo* memo, const void* blob);
+
+/* As ts_summary_evaluate, for the blob that the memo was prepared for. */
+int ts_summary_evaluate_memo(const void* blob, ts_memo* memo, const ts_launch_shape* launch, ts_range* ranges,
+                             uint32_t capacity, uint32_t* n_ranges);
 /* cdef end */
 #ifdef __cplusplus
 }
