@@ -121,8 +121,10 @@ def main() -> None:
         runs: dict[str, list[dict[str, list[float]]]] = {"alone": [], "tessera": []}
         measure(preloaded, 4)  # the first of all analyses what it loads, and fills the file cache
         for _ in range(options.rounds):
-            runs["alone"].append(measure(alone, options.steps))
-            runs["tessera"].append(measure(preloaded, options.steps))
+            for mode, environment in (("alone", alone), ("tessera", preloaded)):
+                runs[mode].append(measure(environment, options.steps))
+                middle = {name: statistics.median(ms) for name, ms in runs[mode][-1].items()}
+                print(mode, *(f"{name} {ms:.3f} ms" for name, ms in middle.items()), flush=True)
         with Client(Path(folder)) as client:
             client.request("shutdown", force=True)
     for phase in PHASES:

@@ -42,6 +42,15 @@ void Lanes::submitted(uint32_t lane, uint32_t operations, const std::string* wha
   if (what != nullptr) it.last = what;
 }
 
+uint32_t Lanes::queued(uint32_t lane) {
+  Lane& it = lanes_[lane];
+  const uint32_t done = read_flag(channel_->lanes[lane].done);
+  for (; !it.marks.empty() && reached(done, it.marks.front().done); it.marks.pop_front()) {
+    it.ended = it.marks.front().depth;
+  }
+  return it.depth - it.ended;
+}
+
 bool Lanes::wait_start(uint32_t lane, uint32_t start) {
   if (waits_.has_come(lane, start)) return true;
   if (!waits_.announce(lane, start)) return false;
@@ -56,6 +65,7 @@ void Lanes::write_done(uint32_t lane, uint32_t value) {
   const Driver& driver = device_.driver();
   const CUdeviceptr at = flag(lane, offsetof(ts_lane, done));
   submitted(lane, 1, nullptr);
+  lanes_[lane].marks.push_back({value, lanes_[lane].depth});
   driver.check(driver.cuStreamWriteValue32_v2(stream(lane), at, value, CU_STREAM_WRITE_VALUE_DEFAULT),
                "cuStreamWriteValue32");
 }
@@ -67,10 +77,12 @@ void Lanes::close(uint32_t lane) {
 void Lanes::poll() {
   for (size_t i = 0; i < open_.size();) {
     Lane& lane = lanes_[open_[i]];
+    queued(open_[i]);  // forgets marks that have been reached
     if (lane.depth != 0) {
       const CUresult code = device_.driver().cuStreamQuery(lane.stream);
       if (code == CUDA_SUCCESS) {
-        lane.depth = 0;
+        lane.depth = lane.ended = 0;
+        lane.marks.clear();
         --busy_;
       } else if (code != CUDA_ERROR_NOT_READY) {
         device_.driver().fail(code, "a kernel or copy failed");

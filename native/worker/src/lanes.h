@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,8 @@ class Lanes {
   /// The lane's stream is about to get `operations` more: to be said before, since giving them may fail half-way.
   /// `what` names the last one in error texts and outlives the lane's work.
   void submitted(uint32_t lane, uint32_t operations, const std::string* what);
-  /// Operations given to the lane's stream since it was last seen idle.
-  uint32_t depth(uint32_t lane) const { return lanes_[lane].depth; }
+  /// At most so many of the operations given to the lane's stream have not ended: its done flag tells of the others.
+  uint32_t queued(uint32_t lane);
 
   /// Enqueues a wait for the lane's start flag. False when it may not be enqueued now (see Gate). Throws DriverError.
   bool wait_start(uint32_t lane, uint32_t start);
@@ -55,9 +56,15 @@ class Lanes {
   void abandon();
 
  private:
+  struct Mark {
+    uint32_t done;   // once the done flag has this value,
+    uint32_t depth;  // so many operations have ended
+  };
   struct Lane {
     CUstream stream = nullptr;
-    uint32_t depth = 0;
+    uint32_t depth = 0;  // operations since the stream was last seen idle
+    uint32_t ended = 0;  // of them, surely
+    std::deque<Mark> marks;
     bool closing = false;
     const std::string* last = nullptr;
   };

@@ -92,7 +92,7 @@ bool Session::ready_to_wait(uint32_t lane, uint32_t start) {
   if (start == 0) return true;
   if (!lanes_.waits().grows(lane, start)) break_off("a start value of lane " + std::to_string(lane) + " goes back");
   if (lanes_.waits().has_come(lane, start)) return true;
-  return !worker_.gate.closed() && lanes_.depth(lane) < kDeepest;
+  return !worker_.gate.closed() && lanes_.queued(lane) < kDeepest;
 }
 
 /// Null while it is still being loaded.
