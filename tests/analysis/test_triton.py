@@ -10,9 +10,10 @@ import pytest
 pytest.importorskip("triton")
 
 from kernel_corpus import oracle
-from kernel_corpus.triton_kernels import VARIANTS, compile_variant
+from kernel_corpus.triton_support import compile_variant, variants
 from tessera.analysis import Flag, KernelSummary, analyze_module
 
+VARIANTS = variants()
 DATA_DECIDES = {"embedding", "paged_keys", "histogram"}
 
 

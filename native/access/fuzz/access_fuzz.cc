@@ -15,6 +15,23 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
+void mend_levels(ts_access* accesses, uint32_t n_accesses, uint32_t n_nodes) {
+  for (uint32_t i = 0; i < n_accesses && n_nodes != 0; ++i) {
+    ts_access& access = accesses[i];
+    const bool unbounded = (access.flags & TS_ACCESS_UNBOUNDED) != 0;
+    access.reserved = 0;
+    access.parameter_offset %= kParameterBytes - 7;
+    access.n_levels = unbounded ? 0 : access.n_levels % (TS_SUMMARY_MAX_LEVELS + 1);
+    access.lo = unbounded ? TS_NO_NODE : static_cast<int32_t>(static_cast<uint32_t>(access.lo) % n_nodes);
+    access.hi = unbounded ? TS_NO_NODE : static_cast<int32_t>(static_cast<uint32_t>(access.hi) % n_nodes);
+    for (uint32_t k = 0; k < TS_SUMMARY_MAX_LEVELS; ++k) {
+      for (int32_t* node : {&access.pitch[k], &access.count[k]}) {
+        *node = k >= access.n_levels ? TS_NO_NODE : static_cast<int32_t>(static_cast<uint32_t>(*node) % n_nodes);
+      }
+    }
+  }
+}
+
 /// Makes a well-formed header and operands that point backwards, so that most
 /// inputs get past validate and exercise the evaluator.
 void mend(uint8_t* blob, size_t size) {
@@ -38,15 +55,48 @@ void mend(uint8_t* blob, size_t size) {
       node.c &= 1;
     }
   }
+  mend_levels(reinterpret_cast<ts_access*>(nodes + n_nodes), n_accesses, n_nodes);
 }
 
 void check_range(const ts_range& range) {
   require(range.mode != 0 && (range.mode & ~3) == 0);
+  require(range.n_levels <= TS_SUMMARY_MAX_LEVELS);
   if (range.flags & TS_ACCESS_UNBOUNDED) {
-    require(range.begin == range.pointer && range.end == range.pointer);
+    require(range.begin == range.pointer && range.end == range.pointer && range.n_levels == 0);
     require((range.flags & (TS_ACCESS_EXACT | TS_ACCESS_MUST_WRITE)) == 0);
-  } else {
-    require(range.begin < range.end);
+    return;
+  }
+  require(range.begin < range.end);
+  if (range.n_levels == 0) return;
+  require((range.flags & (TS_ACCESS_EXACT | TS_ACCESS_MUST_WRITE)) == 0);
+  require(range.width > 0);
+  uint64_t size = range.width, least = range.width + 1;
+  for (uint32_t i = 0; i < range.n_levels; ++i) {
+    require(range.pitch[i] >= least && range.count[i] >= 2);
+    least = range.pitch[i];
+    size += range.pitch[i] * (range.count[i] - 1);
+  }
+  require(range.end - range.begin == size);
+}
+
+bool same(const ts_range& a, const ts_range& b) {
+  bool equal = a.pointer == b.pointer && a.begin == b.begin && a.end == b.end && a.mode == b.mode &&
+               a.flags == b.flags && a.n_levels == b.n_levels && a.access == b.access;
+  if (equal && a.n_levels != 0) equal = a.row_flags == b.row_flags && a.width == b.width;
+  for (uint32_t i = 0; equal && i < a.n_levels; ++i) equal = a.pitch[i] == b.pitch[i] && a.count[i] == b.count[i];
+  return equal;
+}
+
+/// Twice with a memo: what was kept must be what is computed.
+void check_memo(const void* blob, const ts_launch_shape& launch, const ts_range* ranges, uint32_t count, int status) {
+  static ts_memo memo;
+  static ts_range again[TS_SUMMARY_MAX_ACCESSES];
+  ts_summary_memo_prepare(&memo, blob);
+  for (int round = 0; round < 2; ++round) {
+    uint32_t n = 0;
+    require(ts_summary_evaluate_memo(blob, &memo, &launch, again, TS_SUMMARY_MAX_ACCESSES, &n) == status);
+    require(n == count);
+    for (uint32_t i = 0; i < n; ++i) require(same(ranges[i], again[i]));
   }
 }
 
@@ -63,10 +113,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ts_launch_shape launch = {parameters, kParameterBytes, {}, {}, {1, 1, 1}, 0};
   std::memcpy(launch.grid, data, 12);
   std::memcpy(launch.block, data + 12, 12);
-  ts_range ranges[TS_SUMMARY_MAX_ACCESSES];
+  static ts_range ranges[TS_SUMMARY_MAX_ACCESSES];
   uint32_t count = 0;
   const int status = ts_summary_evaluate(blob.data(), &launch, ranges, TS_SUMMARY_MAX_ACCESSES, &count);
   require(status == TS_EVALUATE_OK || status == TS_EVALUATE_PARAMETERS);
   for (uint32_t i = 0; i < count; ++i) check_range(ranges[i]);
+  check_memo(blob.data(), launch, ranges, count, status);
   return 0;
 }

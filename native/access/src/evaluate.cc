@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluates a summary's nodes in one pass. Each value has a flag beside it,, "unbounded", that any overflow sets and every operation hands on: a range
-// is given as bounded only when no step towards it could have wrapped.
+// Evaluates a summary's nodes in one pass. Each value has a flag beside it,, "unbounded", that any overflow sets and
+// every operation hands on: a range is given as bounded only when no step towards it could have wrapped.
 #include "evaluate.h"
 
 #include <cstring>

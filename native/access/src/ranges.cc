@@ -124,8 +124,7 @@ bool make_relative(const ts_access& access, uint32_t index, const Values& values
   Found found = Found::kUnbounded;
   if ((access.flags & TS_ACCESS_UNBOUNDED) == 0) found = read_rows(access, values, &rows);
   if (found == Found::kEmpty) return false;
-  if (found == Found::kRows && join_rows(&rows, &size) &&
-      !__builtin_add_overflow(rows.begin, size, &range->end)) {
+  if (found == Found::kRows && join_rows(&rows, &size) && !__builtin_add_overflow(rows.begin, size, &range->end)) {
     range->begin = rows.begin;
     describe(rows, range);
   } else {

@@ -25,8 +25,7 @@ struct BlobBuilder {
   void access(uint32_t parameter, int32_t lo, int32_t hi, uint8_t mode = TS_ACCESS_READ, uint8_t flags = 0,
               int32_t guard = TS_NO_NODE) {
     constexpr int32_t kNone = TS_NO_NODE;
-    accesses.push_back(
-        {mode, flags, 0, 0, parameter, guard, lo, hi, 0, {kNone, kNone, kNone}, {kNone, kNone, kNone}});
+    accesses.push_back({mode, flags, 0, 0, parameter, guard, lo, hi, 0, {kNone, kNone, kNone}, {kNone, kNone, kNone}});
   }
   /// Copies of the last access's row, `count` of them at `pitch` from one another.
   void level(int32_t pitch, int32_t count) {

@@ -62,6 +62,16 @@ constexpr int64_t kMin = INT64_MIN, kMax = INT64_MAX;
 
 #define CHECK_VALUE(expression, expected) CHECK((expression) == std::optional<int64_t>(expected))
 
+/// One row of 12 bytes at 64, and copies of it as `levels` say.
+std::vector<ts_range> rows(std::initializer_list<std::pair<int64_t, int64_t>> levels, uint8_t flags = 0) {
+  BlobBuilder builder(8);
+  builder.access(0, builder.constant(64), builder.constant(76), TS_ACCESS_WRITE, flags);
+  for (const auto& [pitch, count] : levels) builder.level(builder.constant(pitch), builder.constant(count));
+  return evaluate(builder, Parameters().add(uint64_t{4096}).shape());
+}
+
+constexpr uint8_t kAll = TS_ACCESS_EXACT | TS_ACCESS_MUST_WRITE;
+
 }  // namespace
 
 TEST_CASE(arithmetic_and_its_overflow) {
@@ -218,4 +228,73 @@ TEST_CASE(reports_short_parameters_and_small_arrays) {
   evaluate(elementwise(2), parameters.shape(4, 4), TS_EVALUATE_OK, 2);
   parameters.bytes.pop_back();
   evaluate(elementwise(2), parameters.shape(4, 4), TS_EVALUATE_PARAMETERS);
+}
+
+TEST_CASE(rows_with_gaps_keep_their_promises_to_themselves) {
+  const std::vector<ts_range> found = rows({{100, 3}}, kAll);
+  REQUIRE(found.size() == 1);
+  CHECK_EQ(found[0].begin, 4096u + 64);
+  CHECK_EQ(found[0].end, 4096u + 64 + 212);
+  CHECK_EQ(int{found[0].flags}, 0);
+  CHECK_EQ(int{found[0].row_flags}, int{kAll});
+  CHECK_EQ(int{found[0].n_levels}, 1);
+  CHECK_EQ(found[0].width, 12u);
+  CHECK_EQ(found[0].pitch[0], 100u);
+  CHECK_EQ(found[0].count[0], 3u);
+}
+
+TEST_CASE(rows_that_meet_are_an_interval) {
+  for (const auto& found : {rows({{12, 5}}, kAll), rows({{-12, 5}}, kAll), rows({{4, 13}}, kAll)}) {
+    REQUIRE(found.size() == 1);
+    CHECK_EQ(found[0].end - found[0].begin, 60u);
+    CHECK_EQ(int{found[0].n_levels}, 0);
+    CHECK_EQ(int{found[0].flags}, int{kAll});
+  }
+  CHECK_EQ(rows({{-12, 5}})[0].begin, 4096u + 16);
+}
+
+TEST_CASE(levels_in_step_become_one) {
+  const std::vector<ts_range> found = rows({{300, 4}, {100, 3}, {1200, 2}});
+  REQUIRE(found.size() == 1);
+  CHECK_EQ(int{found[0].n_levels}, 1);
+  CHECK_EQ(found[0].pitch[0], 100u);
+  CHECK_EQ(found[0].count[0], 24u);
+  CHECK_EQ(int{rows({{301, 4}, {100, 3}})[0].n_levels}, 2);
+}
+
+TEST_CASE(a_level_without_rows_makes_the_access_empty) {
+  CHECK_EQ(rows({{100, 0}}).size(), 0u);
+  CHECK_EQ(rows({{12, 4}, {100, -1}}).size(), 0u);
+  CHECK_EQ(int{rows({{INT64_MIN, 1}})[0].n_levels}, 0);
+}
+
+TEST_CASE(rows_beyond_64_bits_are_unbounded) {
+  for (const auto& found : {rows({{INT64_MAX, 3}}, kAll), rows({{INT64_MIN, 2}}, kAll), rows({{4, INT64_MAX}}, kAll)}) {
+    REQUIRE(found.size() == 1);
+    CHECK_EQ(int{found[0].flags}, int{TS_ACCESS_UNBOUNDED});
+    CHECK_EQ(int{found[0].n_levels}, 0);
+  }
+}
+
+TEST_CASE(a_memo_gives_what_an_evaluation_gives) {
+  BlobBuilder builder = elementwise(3);
+  const std::vector<uint64_t> blob = builder.build();
+  ts_memo memo;
+  ts_summary_memo_prepare(&memo, blob.data());
+  for (int round = 0; round < 60; ++round) {
+    const uint64_t base = 4096 + 512 * static_cast<uint64_t>(round);
+    const int32_t n = round % 7;
+    const Parameters parameters = Parameters().add(base).add(base + 8).add(base + 16).add(n);
+    const ts_launch_shape shape = parameters.shape(1 + static_cast<uint32_t>(round) % 3, 2);
+    ts_range plain[3], kept[3];
+    uint32_t n_plain = 0, n_kept = 0;
+    CHECK_EQ(ts_summary_evaluate(blob.data(), &shape, plain, 3, &n_plain), TS_EVALUATE_OK);
+    CHECK_EQ(ts_summary_evaluate_memo(blob.data(), &memo, &shape, kept, 3, &n_kept), TS_EVALUATE_OK);
+    REQUIRE(n_plain == n_kept);
+    for (uint32_t i = 0; i < n_plain; ++i) {
+      CHECK_EQ(plain[i].begin, kept[i].begin);
+      CHECK_EQ(plain[i].end, kept[i].end);
+      CHECK_EQ(int{plain[i].flags}, int{kept[i].flags});
+    }
+  }
 }

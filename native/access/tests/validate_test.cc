@@ -63,6 +63,10 @@ TEST_CASE(refuses_nodes_that_do_not_hold) {
 TEST_CASE(refuses_accesses_that_do_not_hold) {
   CHECK_EQ(validate_changed([](BlobBuilder& b) { b.access(16, 0, 0); }), TS_EVALUATE_MALFORMED);
   CHECK_EQ(validate_changed([](BlobBuilder& b) { b.access(0, 0, TS_NO_NODE); }), TS_EVALUATE_MALFORMED);
+  CHECK_EQ(validate_changed([](BlobBuilder& b) { b.level(0, TS_NO_NODE); }), TS_EVALUATE_MALFORMED);
+  CHECK_EQ(validate_changed([](BlobBuilder& b) { b.accesses[0].n_levels = 4; }), TS_EVALUATE_MALFORMED);
+  CHECK_EQ(validate_changed([](BlobBuilder& b) { b.accesses[0].pitch[1] = 0; }), TS_EVALUATE_MALFORMED);
+  CHECK_EQ(validate_changed([](BlobBuilder& b) { b.level(0, 0); }), TS_EVALUATE_OK);
   CHECK_EQ(validate_changed([](BlobBuilder& b) { b.access(0, 0, -1); }), TS_EVALUATE_MALFORMED);
   CHECK_EQ(validate_changed([](BlobBuilder& b) { b.access(0, 0, 0, 0); }), TS_EVALUATE_MALFORMED);
   CHECK_EQ(validate_changed([](BlobBuilder& b) { b.access(0, 0, 0, 4); }), TS_EVALUATE_MALFORMED);

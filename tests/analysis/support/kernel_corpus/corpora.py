@@ -13,17 +13,17 @@ MODULES = (elementwise, loops, pointers, indirect, effects)
 def kernels_of(corpus: str) -> list[str]:
     """The kernels of a corpus that can be launched."""
     if corpus == "triton":
-        from kernel_corpus.triton_kernels import VARIANTS
+        from kernel_corpus.triton_support import variants
 
-        return sorted(VARIANTS)
+        return sorted(variants())
     return sorted(REGISTRY.makers[corpus])
 
 
 def maker_of(corpus: str, kernel: str) -> Maker:
     if corpus == "triton":
-        from kernel_corpus.triton_kernels import VARIANTS
+        from kernel_corpus.triton_support import variants
 
-        return VARIANTS[kernel].maker
+        return variants()[kernel].maker
     if corpus == "random":
         from kernel_corpus.random_kernels import random_launch
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
 
 import triton
 import triton.language as tl
 
-from kernel_corpus.launches import Buffer, Launch, floats, i32, ints, room
+from kernel_corpus.launches import Launch, floats, i32, ints, room
+from kernel_corpus.triton_support import Variant, halves, launch, signature
 
 
 @triton.jit
@@ -175,32 +173,6 @@ def histogram(counts, x, n, block: tl.constexpr):
     tl.atomic_add(counts + value % 64, 1, mask=i < n)
 
 
-@dataclass(frozen=True)
-class Variant:
-    """One compilation of a kernel. Pointers and integers in `aligned` are multiples of 16."""
-
-    kernel: Any
-    signature: dict[str, str]
-    constants: dict[str, Any]
-    maker: Callable[[random.Random], Launch]
-    aligned: tuple[str, ...] = ()
-    warps: int = 4
-    options: dict[str, Any] = field(default_factory=dict)
-
-
-SCRATCH = [b"\0" * 8, b"\0" * 8]  # pointers that Triton adds at the end of every kernel
-
-
-def launch(grid: tuple[int, ...], warps: int, *arguments: Any) -> Launch:
-    x, y, z = (*grid, 1, 1)[:3]
-    return Launch((x, y, z), (32 * warps, 1, 1), [*arguments, *SCRATCH])
-
-
-def halves(rng: random.Random, count: int) -> Buffer:
-    values = (rng.uniform(-1, 1) for _ in range(max(count, 1)))
-    return Buffer(2 * max(count, 1), struct.pack(f"<{max(count, 1)}e", *values))
-
-
 def of_add(rng: random.Random) -> Launch:
     n = 16 * rng.randint(1, 90)
     return launch((-(-n // 256),), 4, floats(rng, n), floats(rng, n), room(n), i32(n))
@@ -300,29 +272,25 @@ def of_histogram(rng: random.Random) -> Launch:
     return launch((-(-n // 256),), 4, room(64), values, i32(n))
 
 
-def _signature(pointers: str, kind: str, integers: str) -> dict[str, str]:
-    return dict.fromkeys(pointers.split(), f"*{kind}") | dict.fromkeys(integers.split(), "i32")
-
-
-_MATMUL = _signature("a b c", "fp16", "m n k am ak bk bn cm cn")
+_MATMUL = signature("a b c", "fp16", "m n k am ak bk bn cm cn")
 _TILES = {"block_m": 32, "block_n": 32, "block_k": 32, "group": 4}
 _ATTENTION = {
-    **_signature("q k v out", "fp16", "heads length"), "scale": "fp32", "stride_h": "i32",
+    **signature("q k v out", "fp16", "heads length"), "scale": "fp32", "stride_h": "i32",
 }  # fmt: skip
 
 VARIANTS: dict[str, Variant] = {
     "add": Variant(
-        add, _signature("x y out", "fp32", "n"), {"block": 256}, of_add, ("x", "y", "out", "n")
+        add, signature("x y out", "fp32", "n"), {"block": 256}, of_add, ("x", "y", "out", "n")
     ),
-    "add_odd": Variant(add, _signature("x y out", "fp32", "n"), {"block": 256}, of_add_odd),
+    "add_odd": Variant(add, signature("x y out", "fp32", "n"), {"block": 256}, of_add_odd),
     "softmax": Variant(
         softmax,
-        _signature("out x", "fp32", "stride_x stride_out rows columns"),
+        signature("out x", "fp32", "stride_x stride_out rows columns"),
         {"block": 256},
         of_softmax,
     ),
     "layer_norm": Variant(
-        layer_norm, _signature("x weight bias out", "fp32", "stride n"), {"block": 128}, of_layer_norm  # noqa: E501
+        layer_norm, signature("x weight bias out", "fp32", "stride n"), {"block": 128}, of_layer_norm  # noqa: E501
     ),
     "matmul": Variant(matmul, _MATMUL, _TILES, of_matmul),
     "matmul_aligned": Variant(
@@ -351,26 +319,10 @@ VARIANTS: dict[str, Variant] = {
         of_route,
         warps=1,
     ),
-    "scan": Variant(scan, _signature("out x", "fp32", "length channels"), {"block": 128}, of_scan),
+    "scan": Variant(scan, signature("out x", "fp32", "length channels"), {"block": 128}, of_scan),
     "transpose": Variant(
-        transpose, _signature("out x", "fp32", "rows columns"), {"block": 32}, of_transpose
+        transpose, signature("out x", "fp32", "rows columns"), {"block": 32}, of_transpose
     ),
-    "dropout": Variant(dropout, _signature("out x", "fp32", "n seed"), {"block": 256}, of_dropout),
-    "histogram": Variant(histogram, _signature("counts x", "i32", "n"), {"block": 256}, of_histogram),  # noqa: E501
+    "dropout": Variant(dropout, signature("out x", "fp32", "n seed"), {"block": 256}, of_dropout),
+    "histogram": Variant(histogram, signature("counts x", "i32", "n"), {"block": 256}, of_histogram),  # noqa: E501
 }  # fmt: skip
-
-
-def compile_variant(name: str, architecture: int = 80) -> tuple[str, int]:
-    """PTX of a variant, and the bytes of shared memory that it is launched with."""
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
-    variant = VARIANTS[name]
-    signature = variant.signature | dict.fromkeys(variant.constants, "constexpr")
-    names = list(signature)
-    constants = {(names.index(k),): v for k, v in variant.constants.items()}
-    attributes = {(names.index(k),): [["tt.divisibility", 16]] for k in variant.aligned}
-    source = ASTSource(variant.kernel, signature, constants, attributes)
-    options = {"num_warps": variant.warps, "num_stages": 3} | variant.options
-    compiled = triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
-    return str(compiled.asm["ptx"]), int(compiled.metadata.shared)

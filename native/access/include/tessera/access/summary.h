@@ -133,12 +133,12 @@ typedef struct {
  * ascend, and each is wider than a row. EXACT and MUST_WRITE of such a set stand in
  * row_flags and hold for its rows: who looks at the hull alone finds nothing promised. */
 typedef struct {
-  uint64_t pointer;                         /* value of the pointer word */
-  uint64_t begin, end;                      /* absolute, half-open; begin == end == pointer when unbounded */
-  uint8_t mode, flags;                      /* as in ts_access; UNBOUNDED may have been added by an overflow */
-  uint8_t n_levels, row_flags;              /* row_flags: TS_ACCESS_EXACT, TS_ACCESS_MUST_WRITE */
-  uint32_t access;                          /* which access of the summary it is */
-  uint64_t width;                           /* of a row, bytes; defined with levels only, as pitch and count */
+  uint64_t pointer;            /* value of the pointer word */
+  uint64_t begin, end;         /* absolute, half-open; begin == end == pointer when unbounded */
+  uint8_t mode, flags;         /* as in ts_access; UNBOUNDED may have been added by an overflow */
+  uint8_t n_levels, row_flags; /* row_flags: TS_ACCESS_EXACT, TS_ACCESS_MUST_WRITE */
+  uint32_t access;             /* which access of the summary it is */
+  uint64_t width;              /* of a row, bytes; defined with levels only, as pitch and count */
   uint64_t pitch[TS_SUMMARY_MAX_LEVELS], count[TS_SUMMARY_MAX_LEVELS];
 } ts_range;
 
