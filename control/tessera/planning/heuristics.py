@@ -106,21 +106,68 @@ class Search:
         return np.array(self.where, dtype=np.int64)
 
     def improve(self, deadline: float) -> float:
-        """Moves stretches of nodes while that helps, until time.perf_counter() is `deadline`.
-
-        Returns the score reached.
+        """Moves stretches of nodes, and swaps nodes, while that helps, until
+        time.perf_counter() is `deadline`. Returns the score reached.
         """
         best = self.score()
-        for length in (1, 2, 4, 8, 16, 3, 1):
-            improved = True
-            while improved:
-                improved = False
-                for begin in range(0, len(self.where) - length + 1):
-                    if time.perf_counter() > deadline:
-                        return best
-                    found = self._try_stretch(range(begin, begin + length), best)
-                    if found < best - 1e-12:
-                        best, improved = found, True
+        while True:
+            before = best
+            for length in (1, 2, 4, 8, 16, 32, 3, 1):
+                best = self._stretches(length, best, deadline)
+            best = self._swaps(best, deadline)
+            if best > before * (1 - 1e-4) or time.perf_counter() > deadline:
+                return best
+
+    def _stretches(self, length: int, best: float, deadline: float) -> float:
+        improved = True
+        while improved:
+            improved = False
+            hot = self._hot()
+            for begin in range(0, len(self.where) - length + 1):
+                if not any(self.where[i] in hot for i in range(begin, begin + length)):
+                    continue
+                if time.perf_counter() > deadline:
+                    return best
+                found = self._try_stretch(range(begin, begin + length), best)
+                if found < best:
+                    best, improved, hot = found, True, self._hot()
+        return best
+
+    def _hot(self) -> set[int]:
+        """Devices from which something has to go for the score to fall."""
+        if self.objective == "latency" or any(
+            used > room for used, room in zip(self.memory, self.capacity, strict=True)
+        ):
+            return set(range(self.devices))
+        loads = [
+            max(three) for three in zip(self.busy, self.leaving, self.arriving, strict=True)
+        ]
+        most = max(loads)
+        if max(self.busy) < 0.98 * most:
+            return set(range(self.devices))  # a link: both of its ends matter
+        return {device for device, load in enumerate(self.busy) if load >= 0.995 * most}
+
+    def _swaps(self, best: float, deadline: float, tries: int = 24) -> float:
+        """Exchanges a node of a busy device with one of another."""
+        generator = np.random.default_rng(len(self.where))
+        hot = self._hot()
+        for node in generator.permutation(len(self.where)):
+            if self.where[node] not in hot:
+                continue
+            for other in generator.integers(0, len(self.where), tries):
+                if time.perf_counter() > deadline:
+                    return best
+                here, there = self.where[node], self.where[other]
+                if here == there or not (self.allowed[node, there] and self.allowed[other, here]):
+                    continue
+                self.move((int(node),), there)
+                self.move((int(other),), here)
+                score = self.score()
+                if score < best * (1 - 1e-9):
+                    best, hot = score, self._hot()
+                    break
+                self.move((int(other),), there)
+                self.move((int(node),), here)
         return best
 
     def _try_stretch(self, nodes: range, best: float) -> float:
@@ -212,9 +259,15 @@ def _repaired(assignment: Assignment, allowed: np.ndarray, loads: Floats) -> Ass
 
 
 def search(
-    problem: Problem, objective: Objective, seconds: float, given: Iterable[Assignment] = ()
+    problem: Problem,
+    objective: Objective,
+    seconds: float,
+    given: Iterable[Assignment] = (),
+    enough: float = 0.0,
 ) -> Assignment:
-    """The best placement that local search finds from several starts, in about `seconds`."""
+    """The best placement that local search finds from several starts, in about `seconds`;
+    it stops when the score is below `enough`.
+    """
     begun = time.perf_counter()
     ranked: list[tuple[float, int, Assignment]] = []
     for i, start in enumerate([*given, *starts(problem, objective)]):
@@ -228,7 +281,7 @@ def search(
         score = one.improve(begun + seconds)
         if score < best_score:
             best_score, best = score, one.assignment()
-        if time.perf_counter() - begun > seconds:
+        if best_score < enough or time.perf_counter() - begun > seconds:
             break
     return best
 

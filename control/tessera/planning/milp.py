@@ -24,6 +24,9 @@ from tessera.planning.problem import Assignment, Floats, InfeasibleError, Proble
 
 Objective = Literal["throughput", "latency"]
 INFINITY = highspy.kHighsInf
+SIMPLEX_SECONDS = 0.8
+SETTLED = 0.999  # share above which a node counts as placed
+NOTHING_FITS = "no placement fits: memory, rules and what kernels need exclude each other"
 TINY = 1e-4  # weight of the work that moves or waits, beside the objective's own
 
 
@@ -234,17 +237,22 @@ class Model:
 def relax(model: Model, time_limit: float) -> Solution:
     """The linear relaxation: a bound, and shares to round from.
 
+    Simplex first; where it is slow (alike devices make it so) the interior point method.
     Raises InfeasibleError when not even shares of nodes fit, SolverError.
     """
     begun = time.perf_counter()
-    solver = model.highs(False, time_limit, 0.0)
+    solver = model.highs(False, min(SIMPLEX_SECONDS, time_limit), 0.0)
     solver.run()
+    if solver.getModelStatus() == highspy.HighsModelStatus.kTimeLimit:
+        left = time_limit - (time.perf_counter() - begun)
+        solver = model.highs(False, left, 0.0)
+        solver.setOptionValue("solver", "ipm")
+        solver.setOptionValue("run_crossover", "off")
+        solver.run()
     seconds = time.perf_counter() - begun
     status = solver.getModelStatus()
     if status == highspy.HighsModelStatus.kInfeasible:
-        raise InfeasibleError(
-            "no placement fits: memory, rules and what kernels need exclude each other"
-        )
+        raise InfeasibleError(NOTHING_FITS)
     if status == highspy.HighsModelStatus.kTimeLimit:
         return Solution(None, None, 0.0, False, seconds)
     if status != highspy.HighsModelStatus.kOptimal:
@@ -270,10 +278,20 @@ def solve(
     time_limit: float,
     gap: float = 0.005,
     start: Assignment | None = None,
+    fixed: Floats | None = None,
 ) -> Solution:
-    """The integral problem, from a warm start when there is one. Raises InfeasibleError."""
+    """The integral problem, from a warm start when there is one. Raises InfeasibleError.
+
+    `fixed`: shares of a relaxed solution; nodes that lie on one device there stay on it, and
+    the bound says nothing of the whole problem then.
+    """
     begun = time.perf_counter()
     solver = model.highs(True, time_limit, gap)
+    if fixed is not None:
+        settled = np.flatnonzero(fixed.max(axis=1) > SETTLED)
+        columns = settled * model.devices + fixed[settled].argmax(axis=1)
+        ones = np.ones(len(columns))
+        solver.changeColsBounds(len(columns), columns.astype(np.int32), ones, ones)
     if start is not None:
         warm = highspy.HighsSolution()
         warm.col_value = model.start_values(start).tolist()
@@ -281,10 +299,8 @@ def solve(
     solver.run()
     seconds = time.perf_counter() - begun
     status, info = solver.getModelStatus(), solver.getInfo()
-    if status == highspy.HighsModelStatus.kInfeasible:
-        raise InfeasibleError(
-            "no placement fits: memory, rules and what kernels need exclude each other"
-        )
+    if status == highspy.HighsModelStatus.kInfeasible and fixed is None:
+        raise InfeasibleError(NOTHING_FITS)
     bound = _certain_bound(model, float(info.mip_dual_bound))
     optimal = status == highspy.HighsModelStatus.kOptimal
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:

@@ -12,7 +12,7 @@ import numpy as np
 from tessera.planning import heuristics, milp
 from tessera.planning.milp import Objective
 from tessera.planning.objective import Outcome, evaluate
-from tessera.planning.problem import Assignment, InfeasibleError, Problem, contract
+from tessera.planning.problem import Assignment, Floats, InfeasibleError, Problem, contract
 
 
 @dataclass(frozen=True)
@@ -61,14 +61,12 @@ def optimize(
     begun = time.perf_counter()
     small = contract(problem)
     given = [_contracted(one, small.group_of) for one in start]
-    deadline = begun + effort.seconds
-    budget = effort.seconds * (0.3 if effort.solver else 1.0)
-    found = heuristics.search(small.problem, objective, budget, given)
-    best = _Best(small.problem, objective)
-    best.offer(found, "heuristic")
-    bound = _trivial_bound(small.problem, objective)
+    best = _Best(small.problem, objective, given)
     if effort.solver and small.problem.machine.size > 1:
-        bound = max(bound, _improve(best, effort, deadline))
+        bound = _with_solver(best, effort, begun + effort.seconds)
+    else:
+        bound = _trivial_bound(small.problem, objective)
+        best.search(effort.seconds)
     if best.assignment is None:
         raise InfeasibleError(
             "no placement was found that fits into the memory of the devices "
@@ -96,11 +94,16 @@ def _trivial_bound(problem: Problem, objective: Objective) -> float:
 class _Best:
     """The best placement so far that fits."""
 
-    def __init__(self, problem: Problem, objective: Objective) -> None:
+    def __init__(
+        self, problem: Problem, objective: Objective, given: Iterable[Assignment] = ()
+    ) -> None:
         self.problem, self.objective = problem, objective
         self.assignment: Assignment | None = None
         self.value = float("inf")
         self.method = ""
+        self.given = list(given)
+        for one in self.given:
+            self.offer(one, "given")
 
     def offer(self, assignment: Assignment, method: str) -> None:
         outcome = evaluate(self.problem, assignment)
@@ -111,28 +114,49 @@ class _Best:
     def gap(self, bound: float) -> float:
         return 1.0 - bound / self.value if self.assignment is not None else 1.0
 
+    def search(self, seconds: float, enough: float = 0.0) -> None:
+        """Local search from many starts, until a value of `enough`."""
+        found = heuristics.search(self.problem, self.objective, seconds, self.given, enough)
+        self.offer(found, "heuristic")
 
-def _improve(best: _Best, effort: Effort, deadline: float) -> float:
-    """Relaxation, rounding, then the integral program while there is time. The bound."""
+    def polish(self, assignment: Assignment, seconds: float, method: str) -> None:
+        """Local search from one placement."""
+        one = heuristics.Search(self.problem, self.objective, assignment)
+        one.improve(time.perf_counter() + seconds)
+        self.offer(one.assignment(), method)
+
+
+def _with_solver(best: _Best, effort: Effort, deadline: float) -> float:
+    """Relaxation; then, while the gap is too large: local search, rounding, the integral
+    program with all that the relaxation has settled, and the whole of it. The bound.
+    """
+
+    def left() -> float:
+        return deadline - time.perf_counter()
+
     model = milp.Model(best.problem, best.objective)
-    relaxed = milp.relax(model, max(0.05, deadline - time.perf_counter()))
-    bound = relaxed.bound
-    if best.gap(bound) <= effort.gap:
-        return bound
-    if relaxed.shares is not None:
-        _round(best, relaxed.shares, deadline)
-    left = deadline - time.perf_counter()
-    if best.gap(bound) <= effort.gap or left < 0.05:
-        return bound
-    solved = milp.solve(model, left, effort.gap / 2, best.assignment)
-    if solved.assignment is not None:
-        best.offer(solved.assignment, "milp")
-    return max(bound, solved.bound)
+    relaxed = milp.relax(model, max(0.05, 0.7 * left()))
+    bound = max(relaxed.bound, _trivial_bound(best.problem, best.objective))
+    enough = bound / (1 - effort.gap)
+    best.search(0.25 * left(), enough)
+    if relaxed.shares is not None and best.value > enough and left() > 0:
+        _round(best, relaxed.shares, 0.2 * left(), enough)
+        if best.value > enough:
+            near = milp.solve(model, 0.5 * left(), effort.gap / 2, None, relaxed.shares)
+            if near.assignment is not None:
+                best.offer(near.assignment, "relaxation and milp")
+                best.polish(near.assignment, 0.2 * left(), "relaxation and milp")
+    if best.value > enough and left() > 0.05:
+        solved = milp.solve(model, left(), effort.gap / 2, best.assignment)
+        if solved.assignment is not None:
+            best.offer(solved.assignment, "milp")
+        bound = max(bound, solved.bound)
+    return bound
 
 
-def _round(best: _Best, shares: np.ndarray, deadline: float) -> None:  # type: ignore[type-arg]
-    begun = time.perf_counter()
-    until = begun + 0.4 * max(0.0, deadline - begun)
+def _round(best: _Best, shares: Floats, seconds: float, enough: float) -> None:
+    """Placements near the fractional one, the most promising of them improved."""
+    until = time.perf_counter() + seconds
     ranked = []
     for i, start in enumerate(heuristics.rounded(shares)):
         one = heuristics.Search(best.problem, best.objective, start)
@@ -140,5 +164,5 @@ def _round(best: _Best, shares: np.ndarray, deadline: float) -> None:  # type: i
     for _, _, one in sorted(ranked, key=lambda entry: entry[:2])[:3]:
         one.improve(until)
         best.offer(one.assignment(), "relaxation")
-        if time.perf_counter() > until:
+        if time.perf_counter() > until or best.value <= enough:
             return
