@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "driver.h"
 #include "tessera/access/summary.h"
 #include "world.h"
 
@@ -10,7 +11,8 @@ namespace tessera::shim {
 namespace {
 
 constexpr uint32_t kMaxRanges = 256;
-constexpr uint64_t kNullPage = 65536;  // a pointer below is null with an offset: no valid access goes through it
+constexpr uint64_t kNullPage = 65536;     // a pointer below is null, or null with an offset
+constexpr uint64_t kNoMemory = 1u << 28;  // no memory of a GPU lies below
 
 bool pack_extra(void** extra, std::vector<uint8_t>& block) {
   const void* buffer = nullptr;
@@ -27,6 +29,19 @@ bool pack_extra(void** extra, std::vector<uint8_t>& block) {
   const auto* bytes = static_cast<const uint8_t*>(buffer);
   block.assign(bytes, bytes + *size);
   return true;
+}
+
+/// An optional argument that is not given: whatever the kernel would touch through it is no memory, so it does not.
+/// Where the extent is not known the address may come from elsewhere, and null be an offset of zero.
+bool goes_nowhere(const ts_range& range) {
+  return range.pointer < kNullPage && (range.flags & TS_ACCESS_UNBOUNDED) == 0 && range.begin < kNullPage &&
+         range.end <= kNoMemory;
+}
+
+/// Whether the driver knows memory there. Where it does not, the summary may have taken a number for the pointer.
+bool is_memory(uint64_t pointer) {
+  unsigned type = 0;
+  return driver().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer) == CUDA_SUCCESS;
 }
 
 /// The live memory that an access through `range.pointer` may reach. False: none of it lies in the slot.
@@ -99,9 +114,13 @@ Claims claims_of(const LaunchRequest& request, const KernelState& state, std::sp
   claims.known = true;
   for (uint32_t i = 0; i < count; ++i) {
     const ts_range& range = ranges[i];
-    if (range.pointer < kNullPage) continue;
+    if (goes_nowhere(range)) continue;
+    if (range.pointer < kNullPage && (range.flags & TS_ACCESS_UNBOUNDED) != 0) claims.known = false;
     std::vector<Range> live;
-    if (!resolve(world().memory, range, live)) claims.all_in_slot = false;
+    if (!resolve(world().memory, range, live)) {
+      claims.all_in_slot = false;
+      claims.known = claims.known && is_memory(range.pointer);
+    }
     for (const Range& piece : live) claims.all_in_slot = claims.all_in_slot && !world().memory.is_exposed(piece);
     claims.exact = claims.exact && (range.flags & TS_ACCESS_EXACT) != 0;
     const bool writes = (range.mode & TS_ACCESS_WRITE) != 0;

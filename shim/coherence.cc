@@ -30,22 +30,21 @@ CUresult Coherence::wait_for(StreamState& stream, WorkerLink& worker, int lane, 
   return driver().cuStreamWaitValue32_v2(stream.handle, worker.done_flag(lane), serial, CU_STREAM_WAIT_VALUE_GEQ);
 }
 
-CUresult Coherence::join_lane(StreamState& stream, uint32_t index) {
-  stream.unjoined &= static_cast<uint16_t>(~(1u << index));
-  if (stream.unjoined == 0) --world_.unjoined_streams;
+CUresult Coherence::join_lane(StreamState& stream, uint32_t index, StreamState& waiting) {
+  if (&stream == &waiting) mark_joined(stream, index);
   WorkerLink* worker = world_.worker(index);
   const int lane = stream.lanes[index];
   if (worker == nullptr || lane < 0) return world_.failure();  // lost: what it still owed has been reported
   uint32_t serial = worker->lane(lane).requested;
   if (serial != worker->lane(lane).serial) serial = worker->join(lane, 0, {});
   if (serial == 0) return CUDA_ERROR_LAUNCH_TIMEOUT;
-  return wait_for(stream, *worker, lane, serial);
+  return wait_for(waiting, *worker, lane, serial);
 }
 
-CUresult Coherence::join_lanes(StreamState& stream, uint32_t except) {
+CUresult Coherence::join_lanes(StreamState& stream, uint32_t except, StreamState& waiting) {
   for (uint16_t left = stream.unjoined; left != 0; left &= static_cast<uint16_t>(left - 1)) {
     const auto index = static_cast<uint32_t>(std::countr_zero(left));
-    if (index != except) TESSERA_RETURN_IF_ERROR(join_lane(stream, index));
+    if (index != except) TESSERA_RETURN_IF_ERROR(join_lane(stream, index, waiting));
   }
   return CUDA_SUCCESS;
 }
@@ -55,7 +54,7 @@ CUresult Coherence::join_related(StreamState& stream) {
   CUresult result = CUDA_SUCCESS;
   world_.streams.for_each([&](StreamState& other) {
     if (result == CUDA_SUCCESS && other.unjoined != 0 && stream.synchronizes_with(other)) {
-      result = join_lanes(other, kNoWorker);
+      result = join_lanes(other, kNoWorker, other.reachable() ? other : stream);
     }
   });
   return result;
@@ -76,10 +75,18 @@ CUresult Coherence::join_all() {
   CUcontext current = nullptr;
   TESSERA_RETURN_IF_ERROR(driver().cuCtxGetCurrent(&current));
   CUresult result = CUDA_SUCCESS;
+  StreamState* mine = nullptr;  // made before the walk, which it would disturb
+  if (world_.streams.any_unreachable()) mine = &world_.streams.get(CU_STREAM_PER_THREAD);
   world_.streams.for_each([&](StreamState& stream) {
-    if (result == CUDA_SUCCESS && stream.context == current) result = join_lanes(stream, kNoWorker);
+    if (result != CUDA_SUCCESS || stream.context != current) return;
+    result = join_lanes(stream, kNoWorker, stream.reachable() ? stream : *mine);
   });
   return result;
+}
+
+void Coherence::mark_joined(StreamState& stream, uint32_t worker) {
+  stream.unjoined &= static_cast<uint16_t>(~(1u << worker));
+  if (stream.unjoined == 0) --world_.unjoined_streams;
 }
 
 void Coherence::mark_unjoined(StreamState& stream, uint32_t worker) {
@@ -135,6 +142,8 @@ CUresult Coherence::wait_for_touches(StreamState& stream, std::span<const Range>
 
 CUresult Coherence::push(StreamState& stream, uint32_t index, std::vector<Range>& ranges) {
   WorkerLink* worker = world_.worker(index);
+  if (worker == nullptr)
+    world_.fail(CUDA_ERROR_LAUNCH_FAILED);  // what only it has is lost, unless that was said before
   if (worker == nullptr) return world_.failure();
   memory::normalize(ranges);
   uint32_t start = 0;
@@ -207,7 +216,8 @@ CUresult Coherence::wait_for_other_streams(StreamState& stream) {
   std::vector<CUstream> others;
   bool through_legacy = false;
   activity().for_each([&](CUstream handle, size_t slot, uint64_t count) {
-    if (handle == stream.handle || stream.seen[slot] == count) return;
+    const bool same = handle == stream.handle && handle != CU_STREAM_PER_THREAD;  // a handle of every thread
+    if (same || stream.seen[slot] == count) return;
     stream.seen[slot] = count;
     const bool special = handle == CU_STREAM_PER_THREAD || handle == CU_STREAM_LEGACY;
     if (!special && world_.streams.get(handle).kind == StreamState::Kind::kNonBlocking) {
@@ -231,9 +241,26 @@ CUresult Coherence::wait_for_other_streams(StreamState& stream) {
   return CUDA_SUCCESS;
 }
 
+/// A thread that gives its per-thread stream nothing more never joins it.
+void Coherence::settle_joins() {
+  if (world_.unjoined_streams == 0) return;
+  world_.streams.for_each([&](StreamState& stream) {
+    for (uint16_t left = stream.unjoined; left != 0; left &= static_cast<uint16_t>(left - 1)) {
+      const auto index = static_cast<uint32_t>(std::countr_zero(left));
+      WorkerLink* worker = world_.worker(index);
+      if (worker == nullptr) continue;
+      const Lane& lane = worker->lane(stream.lanes[index]);
+      if (lane.requested == lane.serial && worker->finished(static_cast<uint16_t>(stream.lanes[index]), lane.serial)) {
+        mark_joined(stream, index);
+      }
+    }
+  });
+}
+
 void Coherence::settle() {
   world_.check_workers();  // a failed worker ends its operations by force: first the failure, then the ends
   world_.directory.settle([&](const Touch& touch) { return finished(touch); });
+  settle_joins();
   world_.rest();
 }
 

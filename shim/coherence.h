@@ -38,7 +38,7 @@ class Coherence {
   explicit Coherence(World& world) : world_(world) {}
 
   /// `stream` waits for all that its own lanes, and the lanes of streams that it
-  /// synchronizes with, have been sent.
+  /// synchronizes with, have been sent. Precondition, here and below: it is reachable.
   CUresult join(StreamState& stream);
   /// Joins every stream of the current context.
   CUresult join_all();
@@ -71,12 +71,17 @@ class Coherence {
   void mark_unjoined(StreamState& stream, uint32_t worker);
 
  private:
-  CUresult join_lane(StreamState& stream, uint32_t worker);
-  CUresult join_lanes(StreamState& stream, uint32_t except);
+  CUresult join_lane(StreamState& stream, uint32_t worker, StreamState& waiting);
+  /// `waiting` waits for what `stream` has sent to all workers but `except`. Where that is another stream, `stream`
+  /// still has to be joined itself, by the thread that can reach it.
+  CUresult join_lanes(StreamState& stream, uint32_t except, StreamState& waiting);
+  CUresult join_lanes(StreamState& stream, uint32_t except) { return join_lanes(stream, except, stream); }
+  void mark_joined(StreamState& stream, uint32_t worker);
   CUresult wait_for(StreamState& stream, WorkerLink& worker, int lane, uint32_t serial);
   CUresult wait_for_touch(StreamState& stream, const memory::Touch& touch);
   CUresult push(StreamState& stream, uint32_t worker, std::vector<Range>& ranges);
   bool finished(const memory::Touch& touch);
+  void settle_joins();
 
   World& world_;
 };

@@ -92,7 +92,7 @@ CUresult DeviceMemory::allocate(uint64_t bytes, CUdeviceptr* address) {
   return found ? finish(*found, address) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult DeviceMemory::allocate_ordered(uint64_t bytes, CUstream stream, CUdeviceptr* address) {
+CUresult DeviceMemory::allocate_ordered(uint64_t bytes, uint64_t stream, CUdeviceptr* address) {
   Part* part = current_part();
   if (part == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   if (const auto reused = reuse_ordered(*part, bytes, stream)) return finish(*reused, address);
@@ -226,7 +226,7 @@ void DeviceMemory::free_deferred() {
   for (const CUdeviceptr address : std::exchange(deferred_, {})) free(address);
 }
 
-std::optional<Range> DeviceMemory::free_ordered(CUdeviceptr address, CUstream stream, CUevent freed) {
+std::optional<Range> DeviceMemory::free_ordered(CUdeviceptr address, uint64_t stream, CUevent freed) {
   Part* part = part_of(address);
   const auto range = part == nullptr ? std::nullopt : part->arena.find(address);
   if (!range || range->begin != address || owners_.erase(address) == 0) return std::nullopt;
@@ -234,7 +234,7 @@ std::optional<Range> DeviceMemory::free_ordered(CUdeviceptr address, CUstream st
   return range;
 }
 
-std::optional<uint64_t> DeviceMemory::reuse_ordered(Part& part, uint64_t bytes, CUstream stream) {
+std::optional<uint64_t> DeviceMemory::reuse_ordered(Part& part, uint64_t bytes, uint64_t stream) {
   // Newest first: its lines are the likeliest to be in the device's cache.
   for (auto it = part.pending.rbegin(); it != part.pending.rend(); ++it) {
     const uint64_t held = it->range.size();

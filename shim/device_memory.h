@@ -33,14 +33,14 @@ class DeviceMemory {
   /// device or context cannot be served from the slot, ask the driver instead.
   CUresult allocate(uint64_t bytes, CUdeviceptr* address);
   /// As allocate, but the block's former users in `stream` come before its new
-  /// ones, which run in the same stream.
-  CUresult allocate_ordered(uint64_t bytes, CUstream stream, CUdeviceptr* address);
+  /// ones, which run in the same stream (StreamState::id).
+  CUresult allocate_ordered(uint64_t bytes, uint64_t stream, CUdeviceptr* address);
 
   /// Frees at once: nothing uses the memory any more. Returns what was freed.
   std::optional<Range> free(CUdeviceptr address);
   /// Frees once `stream` has come this far; `stream` itself may reuse the block
   /// at once. Takes the event over. None when `address` is no allocation.
-  std::optional<Range> free_ordered(CUdeviceptr address, CUstream stream, CUevent freed);
+  std::optional<Range> free_ordered(CUdeviceptr address, uint64_t stream, CUevent freed);
   /// Frees at the next `free_deferred`: now the device could not be waited for.
   std::optional<Range> defer_free(CUdeviceptr address);
   /// After a synchronization of everything.
@@ -78,7 +78,7 @@ class DeviceMemory {
  private:
   struct Pending {
     Range range;
-    CUstream stream;
+    uint64_t stream;
     CUevent freed;
   };
   struct Part {
@@ -100,7 +100,7 @@ class DeviceMemory {
   uint64_t take_addresses(Part& part, uint64_t bytes);
   void release_free_chunks(Part& part, bool all);
   void harvest(Part& part);
-  std::optional<uint64_t> reuse_ordered(Part& part, uint64_t bytes, CUstream stream);
+  std::optional<uint64_t> reuse_ordered(Part& part, uint64_t bytes, uint64_t stream);
   CUresult finish(uint64_t address, CUdeviceptr* out);
   Part* part_of(uint64_t address);
   const Part* part_of(uint64_t address) const;

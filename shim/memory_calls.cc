@@ -59,7 +59,7 @@ CUresult release(CUdeviceptr address) {
 CUresult allocate_ordered(CUdeviceptr* address, uint64_t bytes, CUstream handle) {
   if (address == nullptr || bytes == 0 || !serves(handle)) return CUDA_ERROR_NOT_SUPPORTED;
   const std::lock_guard lock(world().mutex);
-  const CUresult result = world().memory.allocate_ordered(bytes, handle, address);
+  const CUresult result = world().memory.allocate_ordered(bytes, world().streams.get(handle).id, address);
   report_memory();
   return result;
 }
@@ -67,8 +67,8 @@ CUresult allocate_ordered(CUdeviceptr* address, uint64_t bytes, CUstream handle)
 CUresult free_ordered(CUdeviceptr address, CUstream handle) {
   const std::lock_guard lock(world().mutex);
   World& all = world();
-  if (const CUresult ready = Coherence(all).before_home(all.streams.get(handle), {}); ready != CUDA_SUCCESS)
-    return ready;
+  StreamState& stream = all.streams.get(handle);
+  if (const CUresult ready = Coherence(all).before_home(stream, {}); ready != CUDA_SUCCESS) return ready;
   CUevent freed = nullptr;
   CUresult result = driver().cuEventCreate(&freed, CU_EVENT_DISABLE_TIMING);
   if (result != CUDA_SUCCESS) return result;
@@ -78,7 +78,7 @@ CUresult free_ordered(CUdeviceptr address, CUstream handle) {
     driver().cuEventDestroy_v2(freed);
     return result;
   }
-  if (const auto range = all.memory.free_ordered(address, handle, freed)) {
+  if (const auto range = all.memory.free_ordered(address, stream.id, freed)) {
     all.directory.forget(*range);
     all.rest();
     return CUDA_SUCCESS;

@@ -22,26 +22,70 @@ CUresult after_call(CUresult result) {
   return result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY ? failure : result;
 }
 
-void context_leaves(CUcontext context) {
-  forget_context(context);
+namespace {
+
+/// Makes a context current while it lives.
+class Entered {
+ public:
+  explicit Entered(CUcontext context) : result_(driver().cuCtxPushCurrent_v2(context)) {}
+  ~Entered() {
+    CUcontext before = nullptr;
+    if (result_ == CUDA_SUCCESS) driver().cuCtxPopCurrent_v2(&before);
+  }
+  Entered(const Entered&) = delete;
+  Entered& operator=(const Entered&) = delete;
+  explicit operator bool() const { return result_ == CUDA_SUCCESS; }
+
+ private:
+  CUresult result_;
+};
+
+/// Everything that is elsewhere comes home, and all that the context's streams wait for has to be done.
+CUresult bring_to_an_end() {
   const std::lock_guard lock(world().mutex);
-  CUcontext current = nullptr;
-  // Another context's streams cannot be waited in from here; the driver ends their work with the context.
-  if (driver().cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context) Coherence(world()).join_all();
+  Coherence coherence(world());
+  CUresult result = coherence.join_all();
+  if (result == CUDA_SUCCESS) result = coherence.bring_all_home(world().streams.get(CU_STREAM_PER_THREAD));
+  return result == CUDA_SUCCESS ? coherence.join_all() : result;
 }
 
-void context_left(CUcontext context) {
+/// The lanes of the context's streams serve others from now on.
+void retire_streams(CUcontext context) {
   World& all = world();
-  const std::lock_guard lock(all.mutex);
-  for (const CUdeviceptr address : all.memory.owned_by(context)) {
-    if (const auto freed = all.memory.free(address)) all.directory.forget(*freed);
-  }
   all.streams.for_each([&](StreamState& stream) {
-    if (stream.context == context && stream.unjoined != 0) --all.unjoined_streams;
+    if (stream.context != context) return;
+    if (stream.unjoined != 0) --all.unjoined_streams;
+    stream.unjoined = 0;
+    for (uint32_t index = 0; index < TS_MAX_DEVICES; ++index) {
+      WorkerLink* worker = all.worker(index);
+      if (worker != nullptr && stream.lanes[index] >= 0) worker->retire_lane(stream.lanes[index]);
+    }
   });
   all.streams.erase_context(context);
-  // The flags were registered in a context that may be this one: workers are attached anew when next needed.
-  all.detach_workers();
+}
+
+}  // namespace
+
+std::vector<CUdeviceptr> context_leaves(CUcontext context) {
+  if (const Entered entered(context); entered && !world().calm()) {
+    // The lock is not held while the device works: host functions of the program may need it.
+    if (bring_to_an_end() == CUDA_SUCCESS) driver().cuCtxSynchronize();
+  }
+  const std::lock_guard lock(world().mutex);
+  return world().memory.owned_by(context);
+}
+
+void context_left(CUcontext context, const std::vector<CUdeviceptr>& memory) {
+  World& all = world();
+  const std::lock_guard lock(all.mutex);
+  for (const CUdeviceptr address : memory) {
+    if (const auto freed = all.memory.free(address)) all.directory.forget(*freed);
+  }
+  retire_streams(context);
+  for (uint32_t index = 0; index < all.workers.size(); ++index) {
+    if (all.workers[index] == nullptr || all.workers[index]->context() != context) continue;
+    if (all.detach_worker(index)) all.fail(CUDA_ERROR_LAUNCH_FAILED);
+  }
   all.rest();
 }
 

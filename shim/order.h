@@ -8,6 +8,7 @@
 
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "activity.h"
 #include "coherence.h"
@@ -104,8 +105,11 @@ inline Footprint copying(CUdeviceptr to, CUdeviceptr from, uint64_t bytes) {
   return {{{from, from + bytes}}, {{to, to + bytes}}, false, false};
 }
 
-/// The context and all in it are about to go / are gone.
-void context_leaves(CUcontext context);
-void context_left(CUcontext context);
+/// The context may be about to go: what other contexts need of its streams' work and of workers that are attached
+/// through it is brought to an end and home.
+/// Returns the memory that goes with it.
+std::vector<CUdeviceptr> context_leaves(CUcontext context);
+/// It is gone, with all that was in it; a new one may have the same handle already.
+void context_left(CUcontext context, const std::vector<CUdeviceptr>& memory);
 
 }  // namespace tessera::shim

@@ -292,7 +292,7 @@ WorkerLink* Session::attach(uint32_t index) {
   }
   if (info.state != 1) return nullptr;
   all.workers.resize(TS_MAX_DEVICES);
-  all.detach_worker(index);  // one of this number that was lost
+  if (all.detach_worker(index)) all.fail(CUDA_ERROR_LAUNCH_FAILED);  // one of this number that was lost
   try {
     all.workers[index] =
         std::make_unique<WorkerLink>(info, arena_base_, arena_size_, counters().workers[index], counters_.fd().get());

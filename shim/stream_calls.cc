@@ -2,6 +2,7 @@
 // Streams, events, contexts, host functions, graphs: what orders work.
 #include "driver.h"
 #include "order.h"
+#include "registry.h"
 #include "session.h"
 
 using namespace tessera::shim;
@@ -183,9 +184,10 @@ namespace {
 template <class Call>
 CUresult destroy_context(CUcontext context, Call&& call) {
   if (!runtime().active() || context == nullptr) return call();
-  context_leaves(context);
+  const std::vector<CUdeviceptr> memory = context_leaves(context);
+  forget_context(context);
   const CUresult result = call();
-  if (result == CUDA_SUCCESS) context_left(context);
+  if (result == CUDA_SUCCESS) context_left(context, memory);
   return result;
 }
 
@@ -201,10 +203,11 @@ CUresult let_go_of_primary(CUdevice device, Call&& call) {
   }
   // Only asked for its handle: the reference goes back at once, and the program's own keeps it alive.
   driver().cuDevicePrimaryCtxRelease_v2(device);
+  const std::vector<CUdeviceptr> memory = context_leaves(context);
   const CUresult result = call();
   if (driver().cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS && is_active == 0) {
     forget_context(context);
-    context_left(context);
+    context_left(context, memory);
   }
   return result;
 }

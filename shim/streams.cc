@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "streams.h"
 
-#include <unistd.h>
+#include <algorithm>
+#include <atomic>
 
 #include "driver.h"
 
@@ -9,6 +10,13 @@ namespace tessera::shim {
 namespace {
 
 bool is_special(CUstream stream) { return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD; }
+
+/// Of the calling thread, and of no other ever: thread ids of the system come again.
+uint64_t thread_number() {
+  static std::atomic<uint64_t> last{0};
+  static thread_local const uint64_t mine = last.fetch_add(1, std::memory_order_relaxed) + 1;
+  return mine;
+}
 
 CUcontext current_context() {
   CUcontext context = nullptr;
@@ -31,9 +39,11 @@ bool StreamState::synchronizes_with(const StreamState& other) const {
   return one_legacy && context == other.context && kind != Kind::kNonBlocking && other.kind != Kind::kNonBlocking;
 }
 
+bool StreamState::reachable() const { return thread == 0 || thread == thread_number(); }
+
 Streams::Key Streams::key_of(CUstream stream) {
   if (!is_special(stream)) return {stream, nullptr, 0};
-  return {stream, current_context(), stream == CU_STREAM_PER_THREAD ? gettid() : 0};
+  return {stream, current_context(), stream == CU_STREAM_PER_THREAD ? thread_number() : 0};
 }
 
 StreamState& Streams::get(CUstream stream) {
@@ -41,6 +51,8 @@ StreamState& Streams::get(CUstream stream) {
   auto& state = states_[key];
   if (state == nullptr) {
     state = std::make_unique<StreamState>();
+    state->id = next_id_++;
+    state->thread = std::get<2>(key);
     state->handle = stream;
     state->context = current_context();
     state->kind = kind_of(stream);
@@ -51,6 +63,10 @@ StreamState& Streams::get(CUstream stream) {
 StreamState* Streams::find(CUstream stream) {
   const auto it = states_.find(key_of(stream));
   return it == states_.end() ? nullptr : it->second.get();
+}
+
+bool Streams::any_unreachable() const {
+  return std::any_of(states_.begin(), states_.end(), [](const auto& entry) { return !entry.second->reachable(); });
 }
 
 void Streams::erase(CUstream stream) { states_.erase(key_of(stream)); }

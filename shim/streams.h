@@ -24,6 +24,8 @@ inline CUstream normalized(CUstream stream, bool per_thread) {
 struct StreamState {
   enum class Kind : uint8_t { kLegacy, kBlocking, kNonBlocking };
 
+  uint64_t id = 0;              // never given to another stream, whatever becomes of the handle
+  uint64_t thread = 0;          // whose per-thread stream it is; 0: any thread may name it
   CUstream handle = nullptr;    // normalised
   CUcontext context = nullptr;  // current where the program first used the stream
   Kind kind = Kind::kBlocking;
@@ -37,6 +39,8 @@ struct StreamState {
   /// Whether an operation on one of the two waits for earlier ones on the other
   /// without being told: the legacy stream and the blocking streams of its context.
   bool synchronizes_with(const StreamState& other) const;
+  /// Whether this thread's calls reach the stream: another thread's per-thread stream has no name here.
+  bool reachable() const;
 };
 
 class Streams {
@@ -48,6 +52,8 @@ class Streams {
   StreamState* find(CUstream stream);
   void erase(CUstream stream);
   void erase_context(CUcontext context);
+  /// Whether another thread has a per-thread stream.
+  bool any_unreachable() const;
   template <class Visit>
   void for_each(Visit&& visit) {
     for (auto& [key, state] : states_) visit(*state);
@@ -55,8 +61,9 @@ class Streams {
 
  private:
   // The per-thread handle names one stream per thread; the special handles, one per context.
-  using Key = std::tuple<CUstream, CUcontext, int64_t>;
+  using Key = std::tuple<CUstream, CUcontext, uint64_t>;
   static Key key_of(CUstream stream);
+  uint64_t next_id_ = 1;
   std::map<Key, std::unique_ptr<StreamState>> states_;
 };
 

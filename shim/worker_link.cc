@@ -58,6 +58,7 @@ WorkerLink::WorkerLink(const ts_worker_info& info, uint64_t arena_base, uint64_t
   device_ = transport_->attached().device;
   name_ = device_.name;
   budget_ = transport_->attached().memory_budget;
+  driver().cuCtxGetCurrent(&context_);
   constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
   CUresult result = driver().cuMemHostRegister_v2(transport_->lanes(), transport::Transport::kLanesBytes, kFlags);
   if (result == CUDA_SUCCESS) {
@@ -99,6 +100,7 @@ bool WorkerLink::give_up() {
 void WorkerLink::close() {
   given_up_.store(true, std::memory_order_release);
   driver().cuMemHostUnregister(transport_->lanes());
+  transport_->leave();
 }
 
 int WorkerLink::lane_of(StreamState& stream) {

@@ -60,6 +60,8 @@ class WorkerLink {
   bool give_up();
   /// Ends the attachment. The object stays for threads that still look at it.
   void close();
+  /// In which the flags are registered: the attachment ends with it.
+  CUcontext context() const { return context_; }
 
   /// The stream's lane, opened at first use; -1 when no lane is left.
   int lane_of(StreamState& stream);
@@ -113,6 +115,7 @@ class WorkerLink {
   ts_device device_{};
   std::string name_;
   uint64_t budget_ = 0;
+  CUcontext context_ = nullptr;
   CUdeviceptr flags_ = 0;  // the lanes, as the home device sees them
   std::vector<Lane> lanes_;
   std::set<uint64_t> chunks_;  // begins of chunks that were sent

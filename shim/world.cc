@@ -26,8 +26,8 @@ void World::fail(CUresult error) {
   failure_.compare_exchange_strong(none, error, std::memory_order_acq_rel);
 }
 
-void World::detach_worker(uint32_t index) {
-  if (index >= workers.size() || workers[index] == nullptr) return;
+bool World::detach_worker(uint32_t index) {
+  if (index >= workers.size() || workers[index] == nullptr) return false;
   workers[index]->close();
   detached_.push_back(std::move(workers[index]));
   streams.for_each([&](StreamState& stream) {
@@ -35,10 +35,7 @@ void World::detach_worker(uint32_t index) {
     if (stream.unjoined == 1u << index) --unjoined_streams;
     stream.unjoined &= static_cast<uint16_t>(~(1u << index));
   });
-}
-
-void World::detach_workers() {
-  for (uint32_t index = 0; index < workers.size(); ++index) detach_worker(index);
+  return directory.lost(index) != 0;
 }
 
 void World::check_workers() {

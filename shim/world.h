@@ -39,10 +39,9 @@ class World {
                                                                                           : nullptr;
   }
 
-  /// Lets every worker go; the next redirection attaches anew. Precondition: nothing that matters is remote.
-  void detach_workers();
-  /// The same for one worker, whose operations have all ended or are given up.
-  void detach_worker(uint32_t index);
+  /// Lets the worker go, whose operations have all ended or are given up; the next redirection attaches anew. What
+  /// only it has is lost: returns whether there was any.
+  bool detach_worker(uint32_t index);
   /// Looks whether a worker has reported a failure, and keeps it. Any thread with the lock.
   void check_workers();
 

@@ -25,7 +25,9 @@ class SharedMemoryTransport final : public Transport {
         timeout_(timeout),
         ring_(channel(), [this] { return hung_up(); }) {}
 
-  ~SharedMemoryTransport() override {
+  ~SharedMemoryTransport() override { leave(); }
+
+  void leave() override {
     std::atomic_ref<uint32_t>(channel()->header.closed).store(1);
     ring_.wake();
   }

@@ -57,6 +57,9 @@ class Transport {
   virtual ts_lane* lanes() = 0;
   static constexpr size_t kLanesBytes = sizeof(ts_lane) * TS_LANES;
 
+  /// Tells the worker that this program leaves it: it finishes what it has been sent and gives the addresses free.
+  /// Only the const questions, lanes() and hung_up() may follow.
+  virtual void leave() = 0;
   /// The worker's process is gone, or has closed this attachment.
   virtual bool hung_up() const = 0;
   /// The worker has given this program up; failure() says why.
