@@ -39,6 +39,9 @@ MEMORY = frozenset(
 )
 
 TEXTURES = frozenset("tex tld4 txq suld sust sured suq".split())
+QUERIES = frozenset("txq suq".split())
+"""Those of them that look at the texture's or surface's description, not at its content."""
+
 TENSOR_MAPS = frozenset(("tensormap",))
 STACK = frozenset(("alloca", "stackrestore"))
 
@@ -88,3 +91,15 @@ def _flat(operand: Operand) -> Iterator[Operand]:
             yield from _flat(element)
         else:
             yield element
+
+
+SPACES = ("global", "shared", "local", "const", "param")
+
+
+def space_of(instruction: Instruction) -> str:
+    """The state space that an instruction names; "" for a generic address."""
+    for modifier in instruction.modifiers:
+        head = modifier.split("::", 1)[0]
+        if head in SPACES:
+            return head
+    return ""

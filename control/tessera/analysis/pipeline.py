@@ -16,6 +16,7 @@ from tessera.analysis.calls import external_call
 from tessera.analysis.coverage import Coverage
 from tessera.analysis.domain import Domain
 from tessera.analysis.environment import Environments
+from tessera.analysis.escapes import Escape, Escapes, variables
 from tessera.analysis.flow import analyze_flow
 from tessera.analysis.invariants import Invariants
 from tessera.analysis.launch import Launch
@@ -95,7 +96,19 @@ def _analyze_kernel(
         if isinstance(mark, Mark):
             result.outcome.properties.setdefault(mark.property, (mark.index, mark.reason))
     _calls(program, reaching, result.outcome)
+    _escapes(Escapes(program, reaching).run(), result.outcome)
     return result
+
+
+def _escapes(found: list[Escape], outcome: Outcome) -> None:
+    """What is left behind holds for the device that the kernel ran on; and whoever finds the
+    address may write there."""
+    for escape in found:
+        names = ", ".join(sorted(s if isinstance(s, str) else s.name for s in escape.carried))
+        outcome.properties.setdefault(
+            Property.DEVICE_DEPENDENT, (escape.index, f"the address of {names} gets out")
+        )
+    outcome.globals_written.update(s for s in variables(found) if s.space is Space.GLOBAL)
 
 
 def _mark_pointers(

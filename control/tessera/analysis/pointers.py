@@ -17,6 +17,7 @@ from tessera.analysis.polynomial import Atom, Poly, of_atom
 from tessera.analysis.registers import Registers
 
 _CHOICES = ("sel", "phi", "loopphi", "stored")
+ADDRESSES = 1 << 40  # no allocation is as large, and no address is smaller by much
 _PLACES = ("symbol", "window", "driver")
 
 
@@ -71,7 +72,7 @@ class Attribution:
             return self._spread(strong[0], address, choices)
         weak = [a for a in terms if _is_word(a)]
         weak += [a for a, roots in choices.items() if roots and None not in roots]
-        if len(weak) != 1 or _adds_loaded_word(address):
+        if len(weak) != 1 or _may_be_the_pointer(address - of_atom(weak[0])):
             return None
         return self._spread(weak[0], address, choices)
 
@@ -221,6 +222,17 @@ def _is_undefined(poly: Poly) -> bool:
     )
 
 
-def _adds_loaded_word(poly: Poly) -> bool:
-    """A loaded word with the coefficient 1 may be the pointer, and the parameter the offset."""
-    return any(a.loaded and (a.hi is None or a.hi > 1 << 40) for a in _terms(poly))
+def _may_be_the_pointer(rest: Poly) -> bool:
+    """Whether what is added to a parameter may be the address and the parameter the offset: it
+    comes from memory, from other lanes, or from arithmetic that is not followed, and is large."""
+    most = 0
+    for monomial, coefficient in rest.terms.items():
+        if not any(atom.loaded or atom.kind == "other_lane" for atom in monomial):
+            continue
+        size = abs(coefficient)
+        for atom in monomial:
+            if atom.lo is None or atom.hi is None:
+                return True
+            size *= max(abs(atom.lo), abs(atom.hi))
+        most += size
+    return most >= ADDRESSES

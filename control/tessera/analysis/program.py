@@ -95,7 +95,8 @@ def module_symbols(module: Module) -> dict[str, Symbol]:
             v.space,
             "variable",
             v.size,
-            initialized=v.has_initializer,
+            # Addresses differ from device to device: such data is not constant.
+            initialized=v.has_initializer and not v.holds_addresses,
             shared_by_module=True,
         )
         for v in module.variables

@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tessera.analysis.domain import Value
+from tessera.analysis.escapes import Carried, Escapes
 from tessera.analysis.launch import type_bound
-from tessera.analysis.opcodes import INTEGER_BITS, SIGNED, STORAGE_BITS
+from tessera.analysis.opcodes import INTEGER_BITS, SIGNED, STORAGE_BITS, space_of
 from tessera.analysis.polynomial import Poly, of_atom
 from tessera.analysis.program import Symbol
 from tessera.native.ptx import Instruction, Operand, OperandKind, Space
@@ -21,17 +22,6 @@ if TYPE_CHECKING:
     from tessera.analysis.registers import Registers
 
 MAX_WORDS = 16
-
-SPACES = ("global", "shared", "local", "const", "param")
-
-
-def space_of(instruction: Instruction) -> str:
-    """The state space that an instruction names; "" for a generic address."""
-    for modifier in instruction.modifiers:
-        head = modifier.split("::", 1)[0]
-        if head in SPACES:
-            return head
-    return ""
 
 
 def place_of(poly: Poly) -> tuple[Symbol | None, Poly]:
@@ -61,7 +51,11 @@ class Slots:
         self._stage = "new"
         self._sizes: dict[Symbol, dict[int, int]] = {}  # offset -> size of what is stored there
         self._spoilt: set[Symbol] = set()
+        self._open: set[Symbol] = set()
         self._words: dict[Symbol, list[tuple[int, int]]] = {}  # stores of 8 bytes: (index, slot)
+        self._local_addresses = Escapes(
+            registers.program, registers.reaching, (Space.LOCAL,), functions=False
+        )
 
     def read(self, index: int, symbol: Symbol, offset: int, size: int) -> Value | None:
         """What a load of a slot gives; None when it is no slot."""
@@ -78,7 +72,7 @@ class Slots:
         are too many, or not all known."""
         self._prepare()
         stores = self._words.get(symbol, [])
-        if self._stage != "ready" or not stores or len(stores) > MAX_WORDS:
+        if self._stage != "ready" or symbol in self._open or not stores or len(stores) > MAX_WORDS:
             return None
         values = []
         for index, slot in stores:
@@ -99,14 +93,25 @@ class Slots:
             if space_of(ins) == "param":
                 self._note(index, ins)
         self._stage = "locals"
+        for escape in self._local_addresses.run():
+            self._spoil(escape.carried)
         for index, ins in stores:
             if space_of(ins) in ("local", ""):
                 self._note(index, ins)
         self._stage = "ready"
 
+    def _spoil(self, carried: Carried) -> None:
+        """Anything may be stored in these variables at any time."""
+        variables = {s for s in carried if isinstance(s, Symbol)}
+        self._spoilt |= variables
+        self._open |= variables
+
     def _note(self, index: int, ins: Instruction) -> None:
         symbol, rest = place_of(self._registers.address(index, ins.operands[0]).poly)
-        if symbol is None or symbol.space not in (Space.LOCAL, Space.PARAM):
+        if symbol is None:
+            self._spoil(self._local_addresses.through(index, ins.operands[0]))
+            return
+        if symbol.space not in (Space.LOCAL, Space.PARAM):
             return
         offset = rest.constant
         size = STORAGE_BITS.get(ins.type, 0) // 8

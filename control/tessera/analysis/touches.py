@@ -4,15 +4,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tessera.analysis.domain import Obligation, Value
 from tessera.analysis.model import Mode, Property
-from tessera.analysis.opcodes import FLOAT_BITS, KNOWN, STORAGE_BITS, TENSOR_MAPS, TEXTURES
+from tessera.analysis.opcodes import (
+    FLOAT_BITS,
+    KNOWN,
+    QUERIES,
+    STORAGE_BITS,
+    TENSOR_MAPS,
+    TEXTURES,
+    space_of,
+)
 from tessera.analysis.polynomial import ZERO, Poly, constant
 from tessera.analysis.predicates import Pred
 from tessera.analysis.registers import Registers
-from tessera.analysis.slots import elements, space_of
+from tessera.analysis.slots import elements
 from tessera.native.ptx import Instruction, Operand, OperandKind
 
 READ, WRITE = Mode.READ, Mode.WRITE
@@ -60,6 +68,8 @@ class Scan:
                 yield from handler(self, index, instruction)
             elif opcode in TEXTURES:
                 yield Mark(index, Property.TEXTURES)
+                if opcode not in QUERIES:
+                    yield Mark(index, Property.UNKNOWN, "a texture may lie over any memory")
             elif opcode in TENSOR_MAPS:
                 yield Mark(index, Property.TENSOR_MAPS)
             elif opcode not in KNOWN:
@@ -150,6 +160,8 @@ class Scan:
         words = ins.modifiers
         if "tensor" in words:
             yield Mark(index, Property.TENSOR_MAPS)
+            if "prefetch" not in words:
+                yield Mark(index, Property.UNKNOWN, "a TMA descriptor may describe any memory")
         elif not any(o.kind is OperandKind.ADDRESS for o in ins.operands):
             return  # commit_group, wait_group
         elif "mbarrier" in words and "bulk" not in words:
@@ -214,12 +226,17 @@ class Scan:
         stride = Value(constant(length))
         if len(ins.operands) > 2:
             stride = self._r.domain.interpret(self._r.operand(index, ins.operands[2]), 32, False)
-        extent = stride.poly.scale((lines - 1) * bits).shift(length * bits)
-        if extent.content() % 8:
+        pitch = stride.poly.scale(bits)
+        if pitch.content() % 8 or length * bits % 8:
             yield Mark(index, Property.UNKNOWN, f"{ins.full} has a stride of part of a byte")
             return
-        size = Value(extent.divide_exactly(8), stride.obligations)
-        yield from self._touch(index, READ if is_load else WRITE, operand, size)
+        pitch = pitch.divide_exactly(8)
+        for line in range(lines):
+            for touch in self._touch(index, READ if is_load else WRITE, operand, length * bits // 8):
+                assert isinstance(touch, Touch)
+                obligations = touch.obligations | stride.obligations
+                address = touch.address + pitch.scale(line)
+                yield replace(touch, address=address, obligations=obligations)
 
     def _discard(self, index: int, ins: Instruction) -> Iterator[Found]:
         """discard.L2 leaves bytes undefined: a write."""

@@ -209,6 +209,7 @@ class Variable:
     alignment: int
     size: int  # 0: unsized
     offset: int  # parameters: in the parameter block
+    holds_addresses: bool  # in its initializer
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,6 +417,7 @@ class _Parsed:
             alignment,
             size,
             offset,
+            has_initializer == 2,
         )
 
 

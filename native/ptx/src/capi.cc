@@ -56,7 +56,10 @@ ts_ptx_variable flatten(const Variable& variable, uint32_t offset, Strings& stri
   out.linkage = static_cast<uint8_t>(variable.linkage);
   out.is_pointer = variable.is_pointer;
   out.pointer_space = static_cast<uint8_t>(variable.pointer_space);
-  out.has_initializer = !variable.initializer.empty();
+  out.has_initializer = variable.initializer.empty() ? 0 : 1;
+  for (const Initializer& part : variable.initializer) {
+    if (part.kind == Initializer::Kind::kSymbol) out.has_initializer = 2;
+  }
   out.alignment = variable.alignment;
   out.size = variable.size();
   out.offset = offset;

@@ -49,7 +49,7 @@ typedef struct {
   const char* name;
   uint8_t space, type, vector, linkage;
   uint8_t is_pointer, pointer_space;
-  uint8_t has_initializer;
+  uint8_t has_initializer; /* 2: with addresses of variables or functions in it */
   uint32_t alignment;
   uint64_t size;              /* bytes; 0: unsized */
   uint32_t offset;            /* parameters: byte offset in the parameter block */
