@@ -79,6 +79,15 @@ def _relation(r: Registers, index: int, ins: Instruction) -> Pred | None:
 
 
 def _at_most(difference: Poly, strict: int, obligations: frozenset[Obligation]) -> Pred:
+    """x <= min(a, b) says x <= a and x <= b; a maximum on the smaller side likewise."""
+    for monomial, coefficient in difference.terms.items():
+        if len(monomial) == 1 and monomial[0].kind == ("min" if coefficient < 0 else "max"):
+            rest = difference - Poly({monomial: coefficient})
+            first, second = (
+                _at_most(rest + side.scale(coefficient), strict, obligations)
+                for side in monomial[0].args
+            )
+            return conjunction(first, second)
     return Pred("le", difference.shift(strict), obligations)
 
 

@@ -10,9 +10,11 @@ it must cut all copies at the same place.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tessera.analysis.bounds import Bounds, Term
+from tessera.analysis.digits import TILE, Digit, Grouping, digit_of, groupings, overlap, tile_counts
+from tessera.analysis.domain import Value
 from tessera.analysis.environment import Environments, Fact, Proviso
 from tessera.analysis.families import MAX_STEP, Family, Member, is_full
 from tessera.analysis.flow import Flow
@@ -86,6 +88,25 @@ class _Judge:
         self._first = family.first
         self._condition = self._launch.one
         self._provisos: set[Proviso] = set()
+        self._digits: dict[Atom, Digit] = {}
+        self._index_cuts: dict[Poly, list[Cut]] = {}
+        self._groupings = self._find_groupings()
+
+    def _find_groupings(self) -> list[Grouping]:
+        """Write the members' terms in coordinates of tiles where program ids go round by groups."""
+        found = list(groupings(t.part for t in self._first.terms))
+        if found:
+            self._members = [
+                replace(m, terms=[replace(t, part=self._in_tiles(t.part, found)) for t in m.terms])
+                for m in self._members
+            ]
+            self._first = self._members[0]
+        return found
+
+    def _in_tiles(self, poly: Poly, found: list[Grouping]) -> Poly:
+        for grouping in found:
+            poly = grouping.rewrite(self._registers.domain, poly)
+        return poly
 
     def interval(self) -> Whole | None:
         terms = self._first.terms
@@ -128,15 +149,14 @@ class _Judge:
         return self._digits_are_independent(terms) and self._is_product(terms)
 
     def _digits_are_independent(self, terms: list[Term]) -> bool:
-        seen: list[tuple[Atom, int, int]] = []
+        self._digits = {}
         for term in terms:
             for monomial in term.part.terms:
-                if len([a for a in monomial if not a.uniform]) != 1:
+                varying = [a for a in monomial if not a.uniform]
+                digit = digit_of(varying[0]) if len(varying) == 1 else None
+                if digit is None or any(overlap(digit, d) for d in self._digits.values()):
                     return False
-                digit = _slice(next(a for a in monomial if not a.uniform))
-                if digit is None or any(_overlap(digit, other) for other in seen):
-                    return False
-                seen.append(digit)
+                self._digits[varying[0]] = digit
         return True
 
     def _is_product(self, terms: list[Term]) -> bool:
@@ -166,6 +186,7 @@ class _Judge:
 
     def _cuts_of(self, member: Member, path: Path, terms: list[Term]) -> dict[int, set[Cut]] | None:
         digits = {a for term in terms for a in term.part.atoms}
+        digits |= {a for digit in self._digits.values() for a in digit.atoms if a.kind == "k"}
         facts = self._restricting(path, digits)
         if facts is None:
             return None
@@ -175,16 +196,35 @@ class _Judge:
             if not fact.poly.split()[0]:
                 continue  # about the launch: the guard says it
             found = self._cut(fact, member, terms)
-            if found is None:
+            if found is not None:
+                out.setdefault(found[0], set()).add(found[1])
+            elif not self._cuts_index(fact):
                 return None
-            out.setdefault(found[0], set()).add(found[1])
         return out
+
+    def _cuts_index(self, fact: Fact) -> bool:
+        """Whether a fact ends the numbers that some digits are taken from."""
+        _, rest = fact.poly.split()
+        for index in {d.index for d in self._digits.values()}:
+            times = (fact.poly - rest).ratio(index)
+            number = times.constant if times is not None else None
+            if number is None or number <= 0:
+                continue
+            limit = -rest if number == 1 else None
+            if limit is None:
+                return False
+            cut = Cut(1, limit, True)
+            known = self._index_cuts.setdefault(index, [])
+            if cut not in known:
+                known.append(cut)
+            return len(known) == 1
+        return False
 
     def _restricting(self, path: Path, digits: set[Atom]) -> list[Fact] | None:
         """Facts that are neither true of all values nor follow from another one."""
         facts = []
         for given in path.facts:
-            fact = given
+            fact = Fact(self._in_tiles(given.poly, self._groupings), given.proviso, given.slack)
             if fact.slack is not None:
                 return None
             counters = {a for a in fact.poly.atoms if a.kind == "k"} - digits
@@ -224,12 +264,11 @@ class _Judge:
         others = {a for m in varying for a in m if not a.uniform}
         if not others or others & digits:
             return False
-        slices = [_slice(a) for a in others]
-        known = [_slice(a) for a in digits]
-        for digit in slices:
-            if digit is None or digit[0].kind == "k":
+        known = [digit_of(a) for a in digits]
+        for digit in [digit_of(a) for a in others]:
+            if digit is None or any(a.kind == "k" for a in digit.atoms):
                 return False
-            if any(other is None or _overlap(digit, other) for other in known):
+            if any(other is None or overlap(digit, other) for other in known):
                 return False
         first = self._bounds.at_most(rest, None)
         if first is self._launch.zero:
@@ -370,21 +409,66 @@ class _Judge:
 
     def _count(self, atom: Atom) -> Poly | None:
         """How many values a digit has: 0, 1, ..."""
-        if atom.kind in _COUNTS:
-            return self._registers.special(0, _COUNTS[atom.kind], atom.args[0])
-        digit = _slice(atom)
-        if digit is None or atom.hi is None or atom.kind not in ("rem", "quot"):
+        if atom.kind == "k":
             return None
-        index, _, high = digit
         if is_full(atom):
-            return constant(atom.hi + 1)
-        if index.kind not in _COUNTS or not high:
+            return constant((atom.hi or 0) + 1)
+        digit = digit_of(atom)
+        total = self._index_count(digit.index) if digit is not None else None
+        if digit is None or total is None:
             return None
-        # All values occur if the index runs over a multiple of what the bits repeat after.
-        threads = self._bounds.lower(self._registers.special(0, _COUNTS[index.kind], index.args[0]))
-        rest = self._launch.floor_mod(threads, self._launch.const(high))
+        if atom.kind == TILE:
+            return self._tile_count(atom, total)
+        if digit.is_whole:
+            return total
+        return self._part_count(digit, total)
+
+    def _index_count(self, index: Poly) -> Poly | None:
+        """How many numbers the index runs through: 0, 1, ..."""
+        cuts = self._index_cuts.get(index, [])
+        single = index.single
+        if single is not None and single.kind in _COUNTS:
+            count: Poly | None = self._registers.special(0, _COUNTS[single.kind], single.args[0])
+        else:
+            count = None if single is not None else self._run(index, [0], constant(1), cuts)
+        if count is None or not cuts:
+            return None if count is ENDLESS else count
+        end = cuts[0].limit.shift(1)
+        if count is not ENDLESS:
+            self._require(self._bounds.at_most(end - count, None))
+        self._require(self._bounds.at_most(constant(1) - end, None))
+        return end
+
+    def _part_count(self, digit: Digit, total: Poly) -> Poly | None:
+        """The values of a digit of a number below `total`. With other digits of the number in
+        use, all their combinations must occur."""
+        domain = self._registers.domain
+        lonely = sum(d.index == digit.index for d in self._digits.values()) == 1
+        if lonely and digit.high is None:
+            last = domain.whole_quotient(total.shift(-1), digit.low)
+            return last.shift(1)
+        if lonely and digit.low == 1 and digit.high is not None:
+            most = Value(_as_poly(digit.high))
+            return domain.extremum("min", Value(total), most).poly
+        edge = digit.high if digit.high is not None else digit.low
+        rest = self._launch.floor_mod(self._bounds.lower(total), self._bounds.lower(_as_poly(edge)))
         self._require(self._launch.equal(rest, self._launch.zero))
-        return constant(atom.hi + 1)
+        if digit.high is None:
+            return domain.whole_quotient(total, digit.low)
+        if isinstance(digit.high, int) and isinstance(digit.low, int):
+            return constant(digit.high // digit.low)
+        return _as_poly(digit.high) if digit.low == 1 else None
+
+    def _tile_count(self, atom: Atom, total: Poly) -> Poly | None:
+        """Program ids reach all tiles if there are as many of them."""
+        rows, columns = tile_counts(atom)
+        product = rows.times(columns)
+        if product is None:
+            return None
+        lower = self._bounds.lower
+        self._require(self._launch.equal(lower(total), lower(product)))
+        self._require(self._bounds.at_most(constant(1) - rows, None))
+        return rows if atom.args[1] == -1 else columns
 
     def _cut_short(self, term: Term, count: Poly, cuts: list[Cut]) -> Poly | None:
         """A guard ends a term that is not the last: its end must be the one that the next
@@ -410,30 +494,8 @@ def _follows(fact: Fact, other: Fact, earlier: bool) -> bool:
     return lo is not None and lo >= 0
 
 
-def _slice(atom: Atom) -> tuple[Atom, int, int] | None:
-    """A digit as values of an index: (index, first divisor, last divisor)."""
-    if atom.kind in ("tid", "ctaid", "k"):
-        return atom, 1, 0
-    if atom.kind not in ("rem", "quot") or not isinstance(atom.args[1], int):
-        return None
-    inner = atom.args[0].single
-    base = _slice(inner) if inner is not None else None
-    if base is None:
-        return None
-    index, low, high = base
-    if atom.kind == "rem":
-        return index, low, low * atom.args[1]
-    return index, low * atom.args[1], high
-
-
-def _overlap(a: tuple[Atom, int, int], b: tuple[Atom, int, int]) -> bool:
-    """Whether two digits are not independent: parts of one index that share bits."""
-    if a[0] is not b[0]:
-        return False
-    (_, low, high), (_, other_low, other_high) = a, b
-    below = high and other_low % high == 0
-    above = other_high and low % other_high == 0
-    return not (below or above)
+def _as_poly(number: int | Poly) -> Poly:
+    return constant(number) if isinstance(number, int) else number
 
 
 def _runs_of(starts: list[int], length: int) -> tuple[int, list[int]]:

@@ -138,6 +138,8 @@ class Domain:
         if any(a.kind == "symbol" and a.args[0].space in _WINDOWED for a in poly.atoms):
             return value  # addresses of shared and local memory fit either width
         if not signed and known_lo is not None and SMALL <= known_lo < 0 and _fits(known_hi, bits):
+            if poly.uniform:  # the sign of a size that is divided, say: negative ones are rare
+                return Value(poly, value.obligations | {(poly, 0, hi)})
             return Value(self.remainder(poly, 1 << bits), value.obligations)
         if bits < 64 and _will_wrap(poly, bits):
             wrapped = self.derived("wrap", (poly, bits, signed), (lo, hi))
@@ -155,6 +157,15 @@ class Domain:
         known = part.bound() if whole.terms else bound or bound_of(value)
         quotient = whole.divide_exactly(divisor) + self._quotient(part, divisor, known)
         return Value(quotient, value.obligations)
+
+    def whole_quotient(self, poly: Poly, divisor: int | Poly) -> Poly:
+        """Of uniform polynomials that are at least 0 and 1."""
+        if isinstance(divisor, int):
+            return self.quotient(Value(poly), divisor).poly
+        exact = poly.ratio(divisor)
+        if exact is not None:
+            return exact
+        return of_atom(self.derived("quot", (poly, divisor), (0, poly.bound()[1])))
 
     def _quotient(self, part: Poly, divisor: int, bound: Bound) -> Poly:
         lo, hi = bound

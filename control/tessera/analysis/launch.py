@@ -298,6 +298,8 @@ class Launch:
                 return self.less_equal(self.const(-(b.value // -factor)), x)
             if a.op is Op.MAX:  # both
                 return self.both(self.less_equal(a.args[0], b), self.less_equal(a.args[1], b))
+        if a is self.zero and b.op is Op.FLOOR_DIV and b.args[1].is_const and b.args[1].value > 0:
+            return self.less_equal(a, b.args[0])
         if a.is_const and b.op is Op.MIN:
             return self.both(self.less_equal(a, b.args[0]), self.less_equal(a, b.args[1]))
         if a.lo is not None and b.hi is not None and a.lo > b.hi:
@@ -328,12 +330,16 @@ class Launch:
             return b if a.value else a
         if b.is_const:
             return a if b.value else b
-        if a is b:
+        if _is_conjunct(b, a):
             return a
+        if _is_conjunct(a, b):
+            return b
         if a.op is b.op is Op.LESS_EQUAL and a.args[0] is b.args[0]:
             (_, x), (_, y) = a.args, b.args
             if x.is_const and y.is_const:
                 return a if x.value <= y.value else b
+        if b.op is Op.AND and b.hi == 1:  # one by one, so that none is there twice
+            return self.both(self.both(a, b.args[0]), b.args[1])
         return self._make(Op.AND, (a, b), bound=BOOLEAN)
 
     def either(self, a: Expr, b: Expr) -> Expr:
@@ -446,6 +452,15 @@ def _split(a: Expr) -> tuple[Expr | None, int]:
     if a.op is Op.ADD and a.args[1].is_const:
         return a.args[0], a.args[1].value
     return a, 0
+
+
+def _is_conjunct(part: Expr, whole: Expr) -> bool:
+    """Whether a conjunction, made from the left as `Launch.both` makes it, has a part."""
+    while whole is not part and whole.op is Op.AND and whole.hi == 1:
+        if whole.args[1] is part:
+            return True
+        whole = whole.args[0]
+    return whole is part
 
 
 def surely_le(a: Expr, b: Expr) -> bool:
