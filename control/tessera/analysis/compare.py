@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tessera.analysis.domain import NONE, Obligation, Value
 from tessera.analysis.opcodes import INTEGER_BITS, SIGNED
-from tessera.analysis.polynomial import Poly
+from tessera.analysis.polynomial import Poly, without_extrema
 from tessera.analysis.predicates import FALSE, TRUE, Pred, conjunction, disjunction
 from tessera.native.ptx import Instruction
 
@@ -79,16 +79,10 @@ def _relation(r: Registers, index: int, ins: Instruction) -> Pred | None:
 
 
 def _at_most(difference: Poly, strict: int, obligations: frozenset[Obligation]) -> Pred:
-    """x <= min(a, b) says x <= a and x <= b; a maximum on the smaller side likewise."""
-    for monomial, coefficient in difference.terms.items():
-        if len(monomial) == 1 and monomial[0].kind == ("min" if coefficient < 0 else "max"):
-            rest = difference - Poly({monomial: coefficient})
-            first, second = (
-                _at_most(rest + side.scale(coefficient), strict, obligations)
-                for side in monomial[0].args
-            )
-            return conjunction(first, second)
-    return Pred("le", difference.shift(strict), obligations)
+    out = TRUE
+    for part in without_extrema(difference):
+        out = conjunction(out, Pred("le", part.shift(strict), obligations))
+    return out
 
 
 def _unsigned(r: Registers, a: Value, b: Value, bits: int, strict: int) -> Pred:

@@ -10,7 +10,7 @@ it must cut all copies at the same place.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tessera.analysis.bounds import Bounds, Term
 from tessera.analysis.digits import TILE, Digit, Grouping, digit_of, groupings, overlap, tile_counts
@@ -23,6 +23,7 @@ from tessera.analysis.paths import Path, Paths
 from tessera.analysis.polynomial import Atom, Monomial, Poly, constant
 from tessera.analysis.registers import Registers
 
+GRAINS = (2, 4, 8, 16, 32, 64)
 ENDLESS = Poly({})  # as many values as a guard lets through
 _COUNTS = {"tid": "%ntid", "ctaid": "%nctaid"}
 
@@ -33,6 +34,8 @@ class Whole:
 
     condition: Expr
     provisos: frozenset[Proviso]
+    limits: dict[Poly, Poly] = field(default_factory=dict)
+    """By the factor of a term: its largest value, where that is less than its range says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,7 @@ class _Judge:
         self._provisos: set[Proviso] = set()
         self._digits: dict[Atom, Digit] = {}
         self._index_cuts: dict[Poly, list[Cut]] = {}
+        self._limits: dict[Poly, Poly] = {}
         self._groupings = self._find_groupings()
 
     def _find_groupings(self) -> list[Grouping]:
@@ -111,7 +115,7 @@ class _Judge:
     def interval(self) -> Whole | None:
         terms = self._first.terms
         cuts = self._cuts(terms) if self._is_regular(terms) else None
-        if cuts is None or not self._tiles(terms, cuts):
+        if cuts is None or self._limits or not self._tiles(terms, cuts):
             return None
         return Whole(self._condition, frozenset(self._provisos))
 
@@ -136,7 +140,7 @@ class _Judge:
                 width += step * term.range.least_span()
         if self._condition is self._launch.zero:
             return None
-        return Whole(self._condition, frozenset(self._provisos))
+        return Whole(self._condition, frozenset(self._provisos), dict(self._limits))
 
     def _is_regular(self, terms: list[Term]) -> bool:
         """Whether the members differ by shifts alone, in all combinations."""
@@ -180,9 +184,58 @@ class _Judge:
             if cuts is None:
                 return None
             all_cuts.append(cuts)
-        if any(cuts != all_cuts[0] for cuts in all_cuts):
+        if any(set(cuts) != set(all_cuts[0]) for cuts in all_cuts):
             return None
-        return {place: list(found) for place, found in all_cuts[0].items()}
+        out: dict[int, list[Cut]] = {}
+        for place in all_cuts[0]:
+            found = self._common([cuts[place] for cuts in all_cuts], terms[place])
+            if found is None:
+                return None
+            out[place] = found
+        return out
+
+    def _common(self, sets: list[set[Cut]], term: Term) -> list[Cut] | None:
+        """The cuts of all members. Where a size is known to be a multiple of 16, compilers test
+        one element for its whole group: then the members' limits differ, but for sizes that
+        are such multiples they come to the same."""
+        if all(found == sets[0] for found in sets):
+            return list(sets[0])
+        if any(len(found) != 1 for found in sets):
+            return None
+        cuts = [next(iter(found)) for found in sets]
+        base = cuts[0].limit
+        offsets = [(cut.limit - base).constant for cut in cuts]
+        if any(cut.weight != 1 or not cut.upper for cut in cuts) or None in offsets:
+            return None
+        least = min(offset for offset in offsets if offset is not None)
+        later = [offset - least for offset in offsets if offset is not None]
+        grain = next((g for g in GRAINS if self._stay_within(term, later, g)), None)
+        if grain is None or term.factor in self._limits:
+            return None
+        limit = base.shift(least)
+        size = self._bounds.lower(limit.shift(1))
+        rest = self._launch.floor_mod(size, self._launch.const(grain))
+        self._require(self._launch.equal(rest, self._launch.zero))
+        self._limits[term.factor] = limit
+        return [Cut(1, limit, True)]
+
+    def _stay_within(self, term: Term, later: list[int], grain: int) -> bool:
+        """Whether each member's value lies in the same group of `grain` as the value, so many
+        less, that was tested in its place."""
+        for member, offset in zip(self._members, later, strict=True):
+            most = (_like(member, term).shift - offset) % grain
+            for monomial, weight in term.part.split()[0].items():
+                lo, hi = Poly({monomial: 1}).bound()
+                number = weight.constant
+                if number is None or number < 0 or lo != 0:
+                    return False
+                if number % grain:
+                    if hi is None:
+                        return False
+                    most += number * hi
+            if most + offset >= grain:
+                return False
+        return True
 
     def _cuts_of(self, member: Member, path: Path, terms: list[Term]) -> dict[int, set[Cut]] | None:
         digits = {a for term in terms for a in term.part.atoms}
@@ -409,8 +462,6 @@ class _Judge:
 
     def _count(self, atom: Atom) -> Poly | None:
         """How many values a digit has: 0, 1, ..."""
-        if atom.kind == "k":
-            return None
         if is_full(atom):
             return constant((atom.hi or 0) + 1)
         digit = digit_of(atom)
@@ -430,7 +481,7 @@ class _Judge:
         if single is not None and single.kind in _COUNTS:
             count: Poly | None = self._registers.special(0, _COUNTS[single.kind], single.args[0])
         else:
-            count = None if single is not None else self._run(index, [0], constant(1), cuts)
+            count = self._run(index, [0], constant(1), cuts) if single is None else ENDLESS
         if count is None or not cuts:
             return None if count is ENDLESS else count
         end = cuts[0].limit.shift(1)

@@ -77,7 +77,7 @@ def _access(summary: KernelSummary, access: Access) -> list[str]:
         text += ", all of them"
     if access.flags & Flag.INDIRECT:
         text += ", at places that depend on data"
-    lines = [f"{text}  (line {access.line})"]
+    lines = [f"{text}  (line {access.line})", *_levels(summary, access)]
     if access.guard is not None:
         lines.append(f"  only when {_short(summary.formula(access.guard))}")
     condition = _condition(summary, access.lo)
@@ -86,6 +86,16 @@ def _access(summary: KernelSummary, access: Access) -> list[str]:
     if access.reason:
         lines.append(f"  because {access.reason}")
     return lines
+
+
+def _levels(summary: KernelSummary, access: Access) -> list[str]:
+    """The copies of a row, as `and again 3 times, 4·stride bytes apart`."""
+    return [
+        f"  {'and each of these' if place else 'a row; there are'} {_short(summary.formula(count))}"
+        f"{' times' if place else ' of them'}, "
+        f"{_short(summary.formula(pitch))} bytes from one to the next"
+        for place, (pitch, count) in enumerate(access.levels)
+    ]
 
 
 def _short(text: str) -> str:

@@ -8,7 +8,7 @@ interval claims little that its members do not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tessera.analysis.bounds import Bounds, Form, Range, Term
@@ -19,6 +19,7 @@ from tessera.analysis.polynomial import ONE, Atom, Poly
 from tessera.analysis.touches import Touch
 
 
+NO_LIMITS: Mapping[Poly, Poly] = {}
 MAX_STEP = 1 << 62  # sorts symbolic strides behind all constant ones
 
 
@@ -163,6 +164,19 @@ def _start(bounds: Bounds, pitch: Expr, found: Range) -> Range:
     return Range(first, first, found.provisos)
 
 
+def _limited(
+    bounds: Bounds, terms: list[tuple[Poly, Range]], limits: Mapping[Poly, Poly]
+) -> list[tuple[Poly, Range]]:
+    out = []
+    for factor, found in terms:
+        if factor in limits and found.hi is not None:
+            hi = bounds.launch.min(found.hi, bounds.lower(limits[factor]))
+            out.append((factor, Range(found.lo, hi, found.provisos)))
+        else:
+            out.append((factor, found))
+    return out
+
+
 @dataclass(slots=True)
 class Hull:
     """The interval of one or more families, term by term."""
@@ -194,11 +208,12 @@ class Hull:
             row = bounds.plus(row, bounds.scaled(Term(factor, ONE, 0, found)))
         return row
 
-    def box(self, bounds: Bounds) -> Box:
+    def box(self, bounds: Bounds, limits: Mapping[Poly, Poly] = NO_LIMITS) -> Box:
         """The bytes that the terms reach: terms that leave no gaps as one interval, the others,
-        as many as a summary has levels, as steps from copy to copy of it."""
+        as many as a summary has levels, as steps from copy to copy of it. `limits`: largest
+        values of terms, by their factors."""
         launch = bounds.launch
-        close, apart = self._sorted_out()
+        close, apart = (_limited(bounds, terms, limits) for terms in self._sorted_out())
         row = self._row(bounds, close)
         levels: list[tuple[Expr, Expr]] = []
         for factor, found in apart:

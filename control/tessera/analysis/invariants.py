@@ -12,7 +12,7 @@ from tessera.analysis.bounds import Bounds
 from tessera.analysis.environment import Env, Environments, Fact, Proviso
 from tessera.analysis.flow import Edge, Loop
 from tessera.analysis.induction import counter
-from tessera.analysis.polynomial import ONE, Atom, Poly, constant, of_atom
+from tessera.analysis.polynomial import ONE, Atom, Poly, constant, of_atom, without_extrema
 from tessera.analysis.registers import Registers
 
 
@@ -93,7 +93,8 @@ class Invariants:
         proviso = self._starts_below(start, abs(number), loop)
         if proviso is None:
             return []
-        return [Fact(towards.shift(abs(number)), Proviso(needs=frozenset((proviso, test))))]
+        full = Proviso(needs=frozenset((proviso, test)))
+        return [Fact(part, full) for part in without_extrema(towards.shift(abs(number)))]
 
     def _starts_below(self, start: Poly, step: int, loop: Loop) -> Proviso | None:
         """`start` is negative, and a multiple of `step`."""

@@ -252,6 +252,17 @@ def of_atom(atom: Atom) -> Poly:
     return Poly({(atom,): 1})
 
 
+def without_extrema(poly: Poly) -> list[Poly]:
+    """Polynomials that are all at most 0 exactly when `poly` is: x <= min(a, b) says x <= a and
+    x <= b; a maximum on the smaller side likewise."""
+    for monomial, coefficient in poly.terms.items():
+        if len(monomial) == 1 and monomial[0].kind == ("min" if coefficient < 0 else "max"):
+            rest = poly - Poly({monomial: coefficient})
+            sides = (rest + side.scale(coefficient) for side in monomial[0].args)
+            return [part for side in sides for part in without_extrema(side)]
+    return [poly]
+
+
 def total(parts: Iterable[Poly]) -> Poly:
     out = ZERO
     for part in parts:

@@ -180,8 +180,12 @@ class Ranges:
         lie in."""
         levels = {factor for factor, _ in one.apart()}
         rows = self._coverage.of_rows(one.family, levels)
-        if rows is not None or not levels:
-            return box, rows or self._coverage.of(one.family)
+        if rows is not None:
+            if rows.limits:
+                box = replace(one.box(self._bounds, rows.limits), provisos=box.provisos)
+            return box, rows
+        if not levels:
+            return box, self._coverage.of(one.family)
         interval = self._coverage.of(one.family)
         if interval is None:
             return box, None
