@@ -7,13 +7,16 @@
 #include "driver.h"
 #include "log.h"
 #include "tessera/protocol/channel.h"
+#include "world.h"
 
 namespace tessera::shim {
 namespace {
 
 constexpr uint64_t kGranule = TS_GRANULE;
+constexpr uint64_t kPoolUnit = 32u << 20;  // what a pool of the driver takes from the device at a time
+constexpr uint64_t kShared = 4u << 20;     // a block this large has a chunk of its own: sharing would waste the rest
 
-uint64_t round_up(uint64_t bytes) { return (bytes + kGranule - 1) / kGranule * kGranule; }
+uint64_t round_up(uint64_t bytes, uint64_t unit = kGranule) { return (bytes + unit - 1) / unit * unit; }
 
 bool attribute(CUdevice device, CUdevice_attribute which) {
   int value = 0;
@@ -75,42 +78,95 @@ CUresult DeviceMemory::reserve(Part& part) {
 }
 
 CUresult DeviceMemory::allocate(uint64_t bytes, CUdeviceptr* address) {
-  Part* part = current_part();
-  if (part == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  harvest(*part);
-  if (const auto found = part->arena.allocate(bytes)) return finish(*found, address);
-  CUresult result = grow(*part, bytes);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && !part->pending.empty()) {
-    // What was freed in stream order is free memory to the program: wait for it.
-    for (const Pending& pending : part->pending) driver().cuEventSynchronize(pending.freed);
-    harvest(*part);
-    if (const auto found = part->arena.allocate(bytes)) return finish(*found, address);
-    result = grow(*part, bytes);
-  }
-  if (result != CUDA_SUCCESS) return result;
-  const auto found = part->arena.allocate(bytes);
-  return found ? finish(*found, address) : CUDA_ERROR_OUT_OF_MEMORY;
+  uint64_t found = 0;
+  const CUresult result = place(bytes, &found);
+  return result == CUDA_SUCCESS ? finish(found, false, address) : result;
 }
 
 CUresult DeviceMemory::allocate_ordered(uint64_t bytes, uint64_t stream, CUdeviceptr* address) {
   Part* part = current_part();
   if (part == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  if (const auto reused = reuse_ordered(*part, bytes, stream)) return finish(*reused, address);
-  return allocate(bytes, address);
+  if (const auto reused = reuse_ordered(*part, bytes, stream)) return finish(*reused, true, address);
+  uint64_t found = 0;
+  const CUresult result = place(bytes, &found);
+  return result == CUDA_SUCCESS ? finish(found, true, address) : result;
 }
 
-CUresult DeviceMemory::finish(uint64_t address, CUdeviceptr* out) {
-  Owner owner{nullptr, next_id_++};
+CUresult DeviceMemory::place(uint64_t bytes, uint64_t* address) {
+  Part* part = current_part();
+  if (part == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto take = [&] {
+    const auto found = part->arena.allocate(bytes);
+    if (found) *address = *found;
+    return found.has_value();
+  };
+  harvest(*part);
+  if (take()) return CUDA_SUCCESS;
+  CUresult result = grow(*part, bytes);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && !part->pending.empty()) {
+    // What was freed in stream order is free memory to the program: wait for it.
+    for (const Pending& pending : part->pending) driver().cuEventSynchronize(pending.freed);
+    harvest(*part);
+    if (take()) return CUDA_SUCCESS;
+    result = grow(*part, bytes);
+  }
+  if (result != CUDA_SUCCESS) return result;
+  return take() ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult DeviceMemory::finish(uint64_t address, bool ordered, CUdeviceptr* out) {
+  Owner owner{nullptr, next_id_++, ordered};
   driver().cuCtxGetCurrent(&owner.context);
   owners_[address] = owner;
+  if (ordered) part_of(address)->pool.take(find(address)->size());
   *out = address;
   return CUDA_SUCCESS;
+}
+
+void DeviceMemory::PoolUse::take(uint64_t bytes) {
+  used += bytes;
+  used_high = std::max(used_high, used);
+  reserved = std::max(reserved, round_up(used, kPoolUnit));
+  reserved_high = std::max(reserved_high, reserved);
+}
+
+void DeviceMemory::PoolUse::settle(uint64_t threshold) {
+  reserved = std::max(round_up(used, kPoolUnit), std::min(reserved, threshold));
+}
+
+DeviceMemory::PoolUse* DeviceMemory::pool_use(CUdevice device, uint64_t threshold) {
+  const auto part = parts_.find(static_cast<uint32_t>(device));
+  if (part == parts_.end() || part->second.unsupported) return nullptr;
+  harvest(part->second);
+  part->second.pool.settle(threshold);
+  return &part->second.pool;
+}
+
+void DeviceMemory::trim(CUdevice device) {
+  const auto part = parts_.find(static_cast<uint32_t>(device));
+  if (part == parts_.end() || part->second.unsupported) return;
+  harvest(part->second);
+  release_free_chunks(part->second, true);
+}
+
+uint64_t DeviceMemory::unused_bytes(CUdevice device) {
+  const auto part = parts_.find(static_cast<uint32_t>(device));
+  if (part == parts_.end() || part->second.unsupported) return 0;
+  harvest(part->second);
+  const memory::Arena& arena = part->second.arena;
+  return arena.mapped_bytes() - arena.occupied_bytes();
+}
+
+bool DeviceMemory::overruns(uint64_t address, uint64_t bytes) const {
+  if (bytes == 0 || !in_slot(address)) return false;
+  const auto allocation = find(address);
+  return !allocation || bytes > allocation->end - address;
 }
 
 CUresult DeviceMemory::grow(Part& part, uint64_t bytes) {
   const uint64_t exact = round_up(bytes);
   // A large block gets a chunk of its own, which goes back to the driver when it is freed.
-  const uint64_t sizes[] = {std::max(exact, chunk_bytes_), exact};
+  const uint64_t sizes[] = {exact >= kShared ? exact : std::max(exact, chunk_bytes_), exact};
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   for (const uint64_t size : sizes) {
     const uint64_t begin = take_addresses(part, size);
@@ -210,14 +266,19 @@ std::optional<Range> DeviceMemory::free(CUdeviceptr address) {
   if (part == nullptr) return std::nullopt;
   const auto freed = part->arena.free(address);
   if (!freed) return std::nullopt;
-  owners_.erase(address);
+  const auto owner = owners_.find(address);
+  if (owner != owners_.end() && owner->second.ordered) part->pool.used -= freed->size();
+  if (owner != owners_.end()) owners_.erase(owner);
   release_free_chunks(*part, false);
   return freed;
 }
 
 std::optional<Range> DeviceMemory::defer_free(CUdeviceptr address) {
   const auto range = find(address);
-  if (!range || range->begin != address || owners_.erase(address) == 0) return std::nullopt;
+  const auto owner = owners_.find(address);
+  if (!range || owner == owners_.end()) return std::nullopt;
+  if (owner->second.ordered) part_of(address)->pool.used -= range->size();
+  owners_.erase(owner);
   deferred_.push_back(address);
   return range;
 }
@@ -229,8 +290,10 @@ void DeviceMemory::free_deferred() {
 std::optional<Range> DeviceMemory::free_ordered(CUdeviceptr address, uint64_t stream, CUevent freed) {
   Part* part = part_of(address);
   const auto range = part == nullptr ? std::nullopt : part->arena.find(address);
-  if (!range || range->begin != address || owners_.erase(address) == 0) return std::nullopt;
-  part->pending.push_back({*range, stream, freed});
+  const auto owner = owners_.find(address);
+  if (!range || owner == owners_.end()) return std::nullopt;
+  part->pending.push_back({*range, stream, freed, owner->second.ordered});
+  owners_.erase(owner);
   return range;
 }
 
@@ -242,6 +305,7 @@ std::optional<uint64_t> DeviceMemory::reuse_ordered(Part& part, uint64_t bytes, 
     const uint64_t address = it->range.begin;
     part.arena.resize(address, bytes);
     driver().cuEventDestroy_v2(it->freed);
+    if (it->ordered) part.pool.used -= held;
     part.pending.erase(std::next(it).base());
     return address;
   }
@@ -249,10 +313,12 @@ std::optional<uint64_t> DeviceMemory::reuse_ordered(Part& part, uint64_t bytes, 
 }
 
 void DeviceMemory::harvest(Part& part) {
-  if (part.pending.empty()) return;
+  // Asking for an event would spoil a capture.
+  if (part.pending.empty() || world().captures.load(std::memory_order_acquire) != 0) return;
   std::erase_if(part.pending, [&](const Pending& pending) {
     if (driver().cuEventQuery(pending.freed) != CUDA_SUCCESS) return false;
     driver().cuEventDestroy_v2(pending.freed);
+    if (pending.ordered) part.pool.used -= pending.range.size();
     part.arena.free(pending.range.begin);
     return true;
   });
@@ -311,7 +377,8 @@ std::vector<CUdeviceptr> DeviceMemory::owned_by(CUcontext context) const {
 }
 
 void DeviceMemory::expose(uint64_t address) {
-  if (const auto chunk = chunk_of(address)) exposed_.push_back(*chunk);
+  const auto chunk = chunk_of(address);
+  if (chunk && !is_exposed(*chunk)) exposed_.push_back(*chunk);
 }
 
 bool DeviceMemory::is_exposed(Range range) const {

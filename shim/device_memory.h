@@ -57,10 +57,26 @@ class DeviceMemory {
   struct Owner {
     CUcontext context = nullptr;
     uint64_t id = 0;
+    bool ordered = false;  // it came from the device's memory pool, as the program sees it
   };
   std::optional<Owner> owner_of(uint64_t address) const;
   /// Addresses allocated in `context`; all of them when it is null.
   std::vector<CUdeviceptr> owned_by(CUcontext context) const;
+
+  /// What the default memory pool of a device would say of the memory that the slot serves in its place.
+  struct PoolUse {
+    uint64_t used = 0, used_high = 0, reserved = 0, reserved_high = 0;  // bytes
+    void take(uint64_t bytes);
+    void settle(uint64_t threshold);
+  };
+  /// `threshold`: the bytes that the pool keeps reserved. Null when nothing of the device was ever served.
+  PoolUse* pool_use(CUdevice device, uint64_t threshold);
+  /// Gives chunks that nothing uses back to the driver.
+  void trim(CUdevice device);
+  /// Bytes of the device that are mapped, and free memory as the program sees it.
+  uint64_t unused_bytes(CUdevice device);
+  /// Whether [address, address + bytes) begins in the slot and is not within one allocation.
+  bool overruns(uint64_t address, uint64_t bytes) const;
 
   /// Lets `accessor` reach the memory of `owner`, now and later, as cuMemAlloc's memory can be reached by peers.
   CUresult grant(CUdevice owner, CUdevice accessor);
@@ -80,6 +96,7 @@ class DeviceMemory {
     Range range;
     uint64_t stream;
     CUevent freed;
+    bool ordered;
   };
   struct Part {
     CUdevice device = -1;
@@ -90,6 +107,7 @@ class DeviceMemory {
     std::vector<Pending> pending;  // oldest first
     std::set<CUdevice> peers;      // that may reach it too
     std::vector<Range> holes;      // addresses of unmapped chunks, for reuse
+    PoolUse pool;
   };
 
   Part* current_part();
@@ -101,7 +119,8 @@ class DeviceMemory {
   void release_free_chunks(Part& part, bool all);
   void harvest(Part& part);
   std::optional<uint64_t> reuse_ordered(Part& part, uint64_t bytes, uint64_t stream);
-  CUresult finish(uint64_t address, CUdeviceptr* out);
+  CUresult place(uint64_t bytes, uint64_t* address);
+  CUresult finish(uint64_t address, bool ordered, CUdeviceptr* out);
   Part* part_of(uint64_t address);
   const Part* part_of(uint64_t address) const;
 
@@ -112,7 +131,7 @@ class DeviceMemory {
   std::map<uint64_t, Owner> owners_;                          // by allocation begin
   std::vector<CUdeviceptr> deferred_;
   std::vector<Range> exposed_;  // chunks
-  uint64_t next_id_ = 1;
+  uint64_t next_id_ = uint64_t{1} << 48;  // the driver numbers its own allocations from 1
 };
 
 }  // namespace tessera::shim

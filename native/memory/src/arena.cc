@@ -58,6 +58,7 @@ std::optional<uint64_t> Arena::allocate(uint64_t size) {
     free_.insert({block_size - padded, begin + padded});
   }
   used_ += size;
+  occupied_ += padded;
   return begin;
 }
 
@@ -67,6 +68,7 @@ std::optional<Range> Arena::free(uint64_t address) {
   const Range freed{address, address + it->second.requested};
   used_ -= it->second.requested;
   const uint64_t end = it->second.end;
+  occupied_ -= end - address;
   blocks_.erase(it);
   insert_free(address, end);
   return freed;

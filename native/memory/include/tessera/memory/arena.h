@@ -50,6 +50,7 @@ class Arena {
   void intersect(Range range, std::vector<Range>& out) const;
 
   uint64_t used_bytes() const { return used_; }
+  uint64_t occupied_bytes() const { return occupied_; }  // with padding
   uint64_t mapped_bytes() const { return mapped_; }
 
  private:
@@ -65,7 +66,7 @@ class Arena {
   std::map<uint64_t, uint64_t> chunks_;           // begin -> end
   Blocks blocks_;                                 // every block of every chunk
   std::set<std::pair<uint64_t, uint64_t>> free_;  // (size, begin)
-  uint64_t used_ = 0, mapped_ = 0;
+  uint64_t used_ = 0, occupied_ = 0, mapped_ = 0;
 };
 
 }  // namespace tessera::memory
