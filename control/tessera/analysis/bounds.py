@@ -150,7 +150,8 @@ class Bounds:
             terms.append(Term(factor, direction.poly, 0, found))
             varying = {m: c for m, c in varying.items() if m not in direction.poly.split()[0]}
         for factor, part in _by_stride(varying):
-            terms.append(Term(factor, part, 0, self._box(part, env, excluded)))
+            step, index = _in_steps(factor, part)
+            terms.append(Term(step, index, 0, self._box(index, env, excluded)))
         return terms
 
     def shifted(self, term: Term, shift: int) -> Term:
@@ -693,6 +694,18 @@ def _by_stride(varying: dict[Monomial, Poly]) -> list[tuple[Poly, Poly]]:
         if content:
             out.append((Poly({stride: content}), part.divide_exactly(content)))
     return out
+
+
+def _in_steps(factor: Poly, part: Poly) -> tuple[Poly, Poly]:
+    """`block * ctaid` alone is as many steps of a block: it leaves gaps that belong to the factor."""
+    if len(part.terms) == 1 and part.single is None:
+        ((monomial, number),) = part.terms.items()
+        launch = tuple(a for a in monomial if a.kind in _LAUNCH_ATOMS)
+        index = tuple(a for a in monomial if a.kind not in _LAUNCH_ATOMS)
+        step = factor.times(Poly({launch: number}))
+        if launch and len(index) == 1 and step is not None:
+            return step, Poly({index: 1})
+    return factor, part
 
 
 def _sign(poly: Poly) -> int:

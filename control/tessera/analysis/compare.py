@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tessera.analysis.domain import NONE, Obligation, Value
 from tessera.analysis.opcodes import INTEGER_BITS, SIGNED
-from tessera.analysis.polynomial import Poly, without_extrema
+from tessera.analysis.polynomial import Poly
 from tessera.analysis.predicates import FALSE, TRUE, Pred, conjunction, disjunction
 from tessera.native.ptx import Instruction
 
@@ -79,10 +79,7 @@ def _relation(r: Registers, index: int, ins: Instruction) -> Pred | None:
 
 
 def _at_most(difference: Poly, strict: int, obligations: frozenset[Obligation]) -> Pred:
-    out = TRUE
-    for part in without_extrema(difference):
-        out = conjunction(out, Pred("le", part.shift(strict), obligations))
-    return out
+    return Pred("le", difference.shift(strict), obligations)
 
 
 def _unsigned(r: Registers, a: Value, b: Value, bits: int, strict: int) -> Pred:

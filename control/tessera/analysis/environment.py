@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tessera.analysis.domain import NONE, Obligation
 from tessera.analysis.flow import Edge
 from tessera.analysis.launch import Expr
-from tessera.analysis.polynomial import Monomial, Poly
+from tessera.analysis.polynomial import Monomial, Poly, without_extrema
 from tessera.analysis.predicates import Pred, facts, fold
 
 if TYPE_CHECKING:
@@ -162,6 +162,11 @@ class Env:
 
     def implies(self, poly: Poly) -> Fact | None:
         """A fact of this environment or an outer one from which `poly <= 0` follows at once."""
+        parts = without_extrema(poly)
+        if len(parts) > 1:
+            known = [self.implies(part) for part in parts]
+            needs = frozenset(fact.proviso for fact in known if fact is not None)
+            return None if None in known else Fact(poly, Proviso(needs=needs))
         for env in self.chain():
             for fact in env.facts:
                 if fact.slack is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tessera.analysis.polynomial import Poly
+from tessera.analysis.polynomial import Poly, without_extrema
 
 Obligations = frozenset[tuple[Poly, int, int]]
 _NONE: Obligations = frozenset()
@@ -112,11 +112,15 @@ def facts(pred: Pred) -> Facts:
     """What a predicate that is true teaches."""
     if pred.kind == "true":
         return Facts((), True)
-    if pred.kind in ("le", "eq", "ne"):
+    if pred.kind == "le":
+        assert pred.poly is not None
+        parts = without_extrema(pred.poly)
+        return Facts(tuple(Pred("le", part, pred.obligations) for part in parts), True)
+    if pred.kind in ("eq", "ne"):
         return Facts((pred,), True)
     if pred.kind == "and":
-        parts = [facts(part) for part in pred.parts]
+        found = [facts(part) for part in pred.parts]
         return Facts(
-            tuple(leaf for part in parts for leaf in part.leaves), all(p.complete for p in parts)
+            tuple(leaf for part in found for leaf in part.leaves), all(p.complete for p in found)
         )
     return Facts((), False)
