@@ -14,7 +14,10 @@ from kernel_corpus.triton_support import compile_variant, variants
 from tessera.analysis import Flag, KernelSummary, analyze_module
 
 VARIANTS = variants()
-DATA_DECIDES = {"embedding", "paged_keys", "histogram"}
+DATA_DECIDES = {
+    "embedding", "paged_keys", "histogram", "paged_attention", "cache_update", "expert_matmul",
+    "cross_entropy",
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
