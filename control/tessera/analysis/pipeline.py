@@ -50,11 +50,12 @@ def analyze_module(ptx_text: str | bytes) -> dict[str, KernelSummary]:
     symbols = module_symbols(module)
     functions = defined_functions(module)
     results = []
-    for kernel in module.entries:
-        with _deep_recursion(), _no_collection():
+    with _deep_recursion(), _no_collection():
+        for kernel in module.entries:
             results.append(_analyze_kernel(kernel, functions, symbols))
-    settle_globals(results)
-    return {r.kernel.name: _summarize(r, module) for r in results}
+            gc.collect(0)  # looks at what this kernel made, and at nothing older
+        settle_globals(results)
+        return {r.kernel.name: _summarize(r, module) for r in results}
 
 
 @dataclass(slots=True)
@@ -199,8 +200,8 @@ def architectures(target: str) -> tuple[int, int]:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """One kernel makes many small objects that live until it is done: looking among them for
-    garbage takes longer than the analysis."""
+    """One kernel makes many small objects that live until it is done, and a module's own live
+    on: looking for garbage among them all takes longer than the analysis."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
