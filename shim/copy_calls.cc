@@ -56,12 +56,44 @@ Footprint footprint_of_rows(CUdeviceptr to, uint64_t pitch, uint64_t width, uint
 
 uint64_t bits(const void* host) { return reinterpret_cast<uint64_t>(host); }
 
+/// The driver refuses what leaves an allocation. In the slot it cannot see where one ends: it is given null then,
+/// which it refuses as it would have refused the address.
+CUdeviceptr judged(CUdeviceptr address, uint64_t bytes) {
+  if (bytes == 0 || !world().memory.in_slot(address) || !runtime().active()) return address;
+  const std::lock_guard lock(world().mutex);
+  return world().memory.overruns(address, bytes) ? 0 : address;
+}
+
+template <class Element>
+CUdeviceptr judged_elements(CUdeviceptr address, uint64_t count) {
+  return judged(address, count > UINT64_MAX / sizeof(Element) ? UINT64_MAX : count * sizeof(Element));
+}
+
+CUdeviceptr judged_rows(CUdeviceptr address, uint64_t pitch, uint64_t width, uint64_t rows) {
+  return width == 0 || rows == 0 ? address : judged(address, (rows - 1) * std::max(pitch, width) + width);
+}
+
+/// The copy as it is, or with null for what leaves its allocation.
+template <class Copy, class Describe>
+Copy judged_box(const Copy& copy, Describe&& describe) {
+  Copy result = copy;
+  const Footprint footprint = describe(&copy);
+  for (const Range& range : footprint.reads) {
+    if (judged(range.begin, range.size()) == 0) result.srcDevice = 0;
+  }
+  for (const Range& range : footprint.writes) {
+    if (judged(range.begin, range.size()) == 0) result.dstDevice = 0;
+  }
+  return result;
+}
+
 }  // namespace
 
 // One macro a signature; `how` is `complete` for calls that return when they are done.
 
 #define TESSERA_COPY(symbol, per_thread)                                                         \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, CUdeviceptr from, size_t bytes) { \
+    to = judged(to, bytes), from = judged(from, bytes);                                          \
     return complete(                                                                             \
         nullptr, per_thread, [&] { return copying(to, from, bytes); },                           \
         [&] { return driver().symbol(to, from, bytes); });                                       \
@@ -73,6 +105,7 @@ TESSERA_COPY(cuMemcpyDtoD_v2_ptds, true)
 
 #define TESSERA_COPY_ASYNC(symbol, per_thread)                                                                    \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) { \
+    to = judged(to, bytes), from = judged(from, bytes);                                                           \
     return enqueue(                                                                                               \
         stream, per_thread, [&] { return copying(to, from, bytes); },                                             \
         [&] { return driver().symbol(to, from, bytes, stream); });                                                \
@@ -85,6 +118,7 @@ TESSERA_COPY_ASYNC(cuMemcpyDtoDAsync_v2_ptsz, true)
 #define TESSERA_COPY_PEER(symbol, per_thread)                                                          \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, \
                                                CUcontext from_context, size_t bytes) {                 \
+    to = judged(to, bytes), from = judged(from, bytes);                                                \
     return complete(                                                                                   \
         nullptr, per_thread, [&] { return copying(to, from, bytes); },                                 \
         [&] { return driver().symbol(to, to_context, from, from_context, bytes); });                   \
@@ -95,6 +129,7 @@ TESSERA_COPY_PEER(cuMemcpyPeer_ptds, true)
 #define TESSERA_COPY_PEER_ASYNC(symbol, per_thread)                                                     \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,  \
                                                CUcontext from_context, size_t bytes, CUstream stream) { \
+    to = judged(to, bytes), from = judged(from, bytes);                                                 \
     return enqueue(                                                                                     \
         stream, per_thread, [&] { return copying(to, from, bytes); },                                   \
         [&] { return driver().symbol(to, to_context, from, from_context, bytes, stream); });            \
@@ -104,6 +139,7 @@ TESSERA_COPY_PEER_ASYNC(cuMemcpyPeerAsync_ptsz, true)
 
 #define TESSERA_COPY_TO_DEVICE(symbol, per_thread)                                               \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, const void* from, size_t bytes) { \
+    to = judged(to, bytes);                                                                      \
     return complete(                                                                             \
         nullptr, per_thread, [&] { return copying(to, bits(from), bytes); },                     \
         [&] { return driver().symbol(to, from, bytes); });                                       \
@@ -113,6 +149,7 @@ TESSERA_COPY_TO_DEVICE(cuMemcpyHtoD_v2_ptds, true)
 
 #define TESSERA_COPY_TO_DEVICE_ASYNC(symbol, per_thread)                                                          \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) { \
+    to = judged(to, bytes);                                                                                       \
     return enqueue(                                                                                               \
         stream, per_thread, [&] { return copying(to, bits(from), bytes); },                                       \
         [&] { return driver().symbol(to, from, bytes, stream); });                                                \
@@ -122,6 +159,7 @@ TESSERA_COPY_TO_DEVICE_ASYNC(cuMemcpyHtoDAsync_v2_ptsz, true)
 
 #define TESSERA_COPY_TO_HOST(symbol, per_thread)                                           \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(void* to, CUdeviceptr from, size_t bytes) { \
+    from = judged(from, bytes);                                                            \
     return complete(                                                                       \
         nullptr, per_thread, [&] { return copying(bits(to), from, bytes); },               \
         [&] { return driver().symbol(to, from, bytes); });                                 \
@@ -132,6 +170,7 @@ TESSERA_COPY_TO_HOST(cuMemcpyDtoH_v2_ptds, true)
 // The copy of pageable memory may complete before the call returns: it still takes the lock only to enqueue.
 #define TESSERA_COPY_TO_HOST_ASYNC(symbol, per_thread)                                                      \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(void* to, CUdeviceptr from, size_t bytes, CUstream stream) { \
+    from = judged(from, bytes);                                                                             \
     return complete(                                                                                        \
         stream, per_thread, [&] { return copying(bits(to), from, bytes); },                                 \
         [&] { return driver().symbol(to, from, bytes, stream); });                                          \
@@ -141,6 +180,7 @@ TESSERA_COPY_TO_HOST_ASYNC(cuMemcpyDtoHAsync_v2_ptsz, true)
 
 #define TESSERA_COPY_TO_ARRAY(symbol, per_thread)                                                           \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUarray to, size_t offset, CUdeviceptr from, size_t bytes) { \
+    from = judged(from, bytes);                                                                             \
     return complete(                                                                                        \
         nullptr, per_thread, [&] { return reading(from, bytes); },                                          \
         [&] { return driver().symbol(to, offset, from, bytes); });                                          \
@@ -150,6 +190,7 @@ TESSERA_COPY_TO_ARRAY(cuMemcpyDtoA_v2_ptds, true)
 
 #define TESSERA_COPY_FROM_ARRAY(symbol, per_thread)                                                         \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, CUarray from, size_t offset, size_t bytes) { \
+    to = judged(to, bytes);                                                                                 \
     return complete(                                                                                        \
         nullptr, per_thread, [&] { return writing(to, bytes); },                                            \
         [&] { return driver().symbol(to, from, offset, bytes); });                                          \
@@ -197,6 +238,9 @@ TESSERA_COPY_ARRAYS(cuMemcpyAtoA_v2_ptds, true)
 
 #define TESSERA_COPY_BOX(symbol, Parameters, footprint, per_thread)                                               \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(const Parameters* copy) {                                          \
+    if (copy == nullptr) return driver().symbol(copy);                                                            \
+    const Parameters judged_copy = judged_box(*copy, [](const Parameters* box) { return footprint(box); });       \
+    copy = &judged_copy;                                                                                          \
     return complete(nullptr, per_thread, [&] { return footprint(copy); }, [&] { return driver().symbol(copy); }); \
   }
 TESSERA_COPY_BOX(cuMemcpy2D_v2, CUDA_MEMCPY2D, footprint_2d, false)
@@ -210,6 +254,9 @@ TESSERA_COPY_BOX(cuMemcpy3DPeer_ptds, CUDA_MEMCPY3D_PEER, footprint_3d, true)
 
 #define TESSERA_COPY_BOX_ASYNC(symbol, Parameters, footprint, per_thread)                                    \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(const Parameters* copy, CUstream stream) {                    \
+    if (copy == nullptr) return driver().symbol(copy, stream);                                               \
+    const Parameters judged_copy = judged_box(*copy, [](const Parameters* box) { return footprint(box); });  \
+    copy = &judged_copy;                                                                                     \
     return complete(                                                                                         \
         stream, per_thread, [&] { return footprint(copy); }, [&] { return driver().symbol(copy, stream); }); \
   }
@@ -222,6 +269,7 @@ TESSERA_COPY_BOX_ASYNC(cuMemcpy3DPeerAsync_ptsz, CUDA_MEMCPY3D_PEER, footprint_3
 
 #define TESSERA_FILL(symbol, Element, per_thread)                                             \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, Element value, size_t count) { \
+    to = judged_elements<Element>(to, count);                                                 \
     return complete(                                                                          \
         nullptr, per_thread, [&] { return writing(to, count * sizeof(Element)); },            \
         [&] { return driver().symbol(to, value, count); });                                   \
@@ -235,6 +283,7 @@ TESSERA_FILL(cuMemsetD32_v2_ptds, unsigned int, true)
 
 #define TESSERA_FILL_ASYNC(symbol, Element, per_thread)                                                        \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, Element value, size_t count, CUstream stream) { \
+    to = judged_elements<Element>(to, count);                                                                  \
     return enqueue(                                                                                            \
         stream, per_thread, [&] { return writing(to, count * sizeof(Element)); },                              \
         [&] { return driver().symbol(to, value, count, stream); });                                            \
@@ -249,6 +298,7 @@ TESSERA_FILL_ASYNC(cuMemsetD32Async_ptsz, unsigned int, true)
 #define TESSERA_FILL_ROWS(symbol, Element, per_thread)                                                      \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, size_t pitch, Element value, size_t width,   \
                                                size_t height) {                                             \
+    to = judged_rows(to, pitch, width * sizeof(Element), height);                                           \
     return complete(                                                                                        \
         nullptr, per_thread, [&] { return footprint_of_rows(to, pitch, width * sizeof(Element), height); }, \
         [&] { return driver().symbol(to, pitch, value, width, height); });                                  \
@@ -263,6 +313,7 @@ TESSERA_FILL_ROWS(cuMemsetD2D32_v2_ptds, unsigned int, true)
 #define TESSERA_FILL_ROWS_ASYNC(symbol, Element, per_thread)                                               \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, size_t pitch, Element value, size_t width,  \
                                                size_t height, CUstream stream) {                           \
+    to = judged_rows(to, pitch, width * sizeof(Element), height);                                          \
     return enqueue(                                                                                        \
         stream, per_thread, [&] { return footprint_of_rows(to, pitch, width * sizeof(Element), height); }, \
         [&] { return driver().symbol(to, pitch, value, width, height, stream); });                         \

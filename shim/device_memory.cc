@@ -368,6 +368,11 @@ std::optional<DeviceMemory::Owner> DeviceMemory::owner_of(uint64_t address) cons
   return owner == owners_.end() ? std::nullopt : std::optional(owner->second);
 }
 
+CUdevice DeviceMemory::device_of(uint64_t address) const {
+  const Part* part = part_of(address);
+  return part == nullptr ? -1 : part->device;
+}
+
 std::vector<CUdeviceptr> DeviceMemory::owned_by(CUcontext context) const {
   std::vector<CUdeviceptr> result;
   for (const auto& [address, owner] : owners_) {

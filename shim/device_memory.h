@@ -41,6 +41,7 @@ class DeviceMemory {
   /// Frees once `stream` has come this far; `stream` itself may reuse the block
   /// at once. Takes the event over. None when `address` is no allocation.
   std::optional<Range> free_ordered(CUdeviceptr address, uint64_t stream, CUevent freed);
+  bool has_deferred() const { return !deferred_.empty(); }
   /// Frees at the next `free_deferred`: now the device could not be waited for.
   std::optional<Range> defer_free(CUdeviceptr address);
   /// After a synchronization of everything.
@@ -60,6 +61,8 @@ class DeviceMemory {
     bool ordered = false;  // it came from the device's memory pool, as the program sees it
   };
   std::optional<Owner> owner_of(uint64_t address) const;
+  /// The device whose memory lies there; -1: not in the slot.
+  CUdevice device_of(uint64_t address) const;
   /// Addresses allocated in `context`; all of them when it is null.
   std::vector<CUdeviceptr> owned_by(CUcontext context) const;
 

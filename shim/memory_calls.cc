@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "driver.h"
+#include "imported_memory.h"
 #include "order.h"
 #include "session.h"
 
@@ -13,16 +14,37 @@ using namespace tessera::shim;
 namespace {
 
 /// Whether the call may be served from the slot. Inside a capture an allocation
-/// is a node of the graph, and a free one too: those are the driver's.
-bool serves(CUstream handle) { return runtime().active() && world().memory.started() && !is_capturing(handle); }
+/// is a node of the graph, and beside one it may be an error: both are the driver's.
+bool serves() {
+  return runtime().active() && world().memory.started() && world().captures.load(std::memory_order_acquire) == 0;
+}
 
 void report_memory() { report_arena(world().memory.mapped_bytes(), world().memory.used_bytes()); }
 
+/// Frees what could not be freed while something was captured. False when there is nothing of the kind.
+bool free_what_waits() {
+  if (!world().memory.has_deferred() || cuCtxSynchronize() != CUDA_SUCCESS) return false;
+  const std::lock_guard lock(world().mutex);
+  world().memory.free_deferred();
+  return true;
+}
+
+/// False where the driver would refuse whatever is asked of it: the context is gone, or a kernel has failed.
+bool context_is_well() {
+  const CUresult result = driver().cuStreamQuery(CU_STREAM_LEGACY);
+  return result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY;
+}
+
 /// CUDA_ERROR_NOT_SUPPORTED: ask the driver.
 CUresult allocate(CUdeviceptr* address, uint64_t bytes) {
-  if (address == nullptr || bytes == 0 || !serves(CU_STREAM_LEGACY)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (address == nullptr || bytes == 0 || !serves() || !context_is_well()) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto attempt = [&] {
+    const std::lock_guard lock(world().mutex);
+    return world().memory.allocate(bytes, address);
+  };
+  CUresult result = attempt();
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && free_what_waits()) result = attempt();
   const std::lock_guard lock(world().mutex);
-  const CUresult result = world().memory.allocate(bytes, address);
   report_memory();
   return result;
 }
@@ -34,15 +56,37 @@ bool owns(CUdeviceptr address) {
   return allocation && allocation->begin == address && world().memory.owner_of(address);
 }
 
+/// What the driver says to a free at a time when something is captured: for some threads it is an error.
+CUresult free_is_allowed() {
+  CUdeviceptr probe = 0;
+  const CUresult result = driver().cuMemAlloc_v2(&probe, 1);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) return CUDA_SUCCESS;
+  return result == CUDA_SUCCESS ? driver().cuMemFree_v2(probe) : result;
+}
+
+/// Waits for the context in which the memory was allocated: that of the caller may be another, or none.
+CUresult wait_for_owner(CUdeviceptr address) {
+  DeviceMemory::Owner owner;
+  {
+    const std::lock_guard lock(world().mutex);
+    owner = world().memory.owner_of(address).value_or(DeviceMemory::Owner{});
+  }
+  CUcontext current = nullptr;
+  if (driver().cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == owner.context) return cuCtxSynchronize();
+  if (const CUresult entered = driver().cuCtxPushCurrent_v2(owner.context); entered != CUDA_SUCCESS) return entered;
+  const CUresult result = cuCtxSynchronize();
+  driver().cuCtxPopCurrent_v2(&current);
+  // Memory in stream order belongs to the device: it outlives the context, whose work has ended with it.
+  return owner.ordered && result == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_SUCCESS : result;
+}
+
 /// cuMemFree waits for the device, so that memory still in use is not given out
 /// again. While a stream is captured it cannot, and the memory waits instead.
 CUresult release(CUdeviceptr address) {
   World& all = world();
   const bool capturing = all.captures.load(std::memory_order_acquire) != 0;
-  if (!capturing) {
-    const CUresult synchronized = cuCtxSynchronize();
-    if (synchronized != CUDA_SUCCESS) return synchronized;
-  }
+  const CUresult allowed = capturing ? free_is_allowed() : wait_for_owner(address);
+  if (allowed != CUDA_SUCCESS) return allowed;
   const std::lock_guard lock(all.mutex);
   const auto freed = capturing ? all.memory.defer_free(address) : all.memory.free(address);
   if (!freed) return CUDA_ERROR_INVALID_VALUE;
@@ -57,7 +101,7 @@ CUresult release(CUdeviceptr address) {
 }
 
 CUresult allocate_ordered(CUdeviceptr* address, uint64_t bytes, CUstream handle) {
-  if (address == nullptr || bytes == 0 || !serves(handle)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (address == nullptr || bytes == 0 || !serves()) return CUDA_ERROR_NOT_SUPPORTED;
   const std::lock_guard lock(world().mutex);
   const CUresult result = world().memory.allocate_ordered(bytes, world().streams.get(handle).id, address);
   report_memory();
@@ -118,7 +162,21 @@ TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* address, s
 }
 
 TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address) {
-  return after_call(owns(address) ? release(address) : driver().cuMemFree_v2(address));
+  if (owns(address)) return after_call(release(address));
+  // The driver knows the slot as mapped memory: a free of what is free already means nothing to it.
+  const bool stale = runtime().active() && world().memory.in_slot(address);
+  return after_call(driver().cuMemFree_v2(stale ? kNowhere : address));
+}
+
+TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
+  const CUresult result = driver().cuMemGetInfo_v2(free, total);
+  CUdevice device = -1;
+  if (result == CUDA_SUCCESS && free != nullptr && runtime().active() &&
+      driver().cuCtxGetDevice(&device) == CUDA_SUCCESS) {
+    const std::lock_guard lock(world().mutex);
+    *free += world().memory.unused_bytes(device);  // mapped, but free to the program
+  }
+  return after_call(result);
 }
 
 namespace {
@@ -166,61 +224,3 @@ TESSERA_ALLOCATE_FROM_POOL(cuMemAllocFromPoolAsync_ptsz, true)
   }
 TESSERA_FREE_ORDERED(cuMemFreeAsync, false)
 TESSERA_FREE_ORDERED(cuMemFreeAsync_ptsz, true)
-
-TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr address) {
-  if (runtime().active() && world().memory.in_slot(address)) {
-    const std::lock_guard lock(world().mutex);
-    if (const auto allocation = world().memory.find(address)) {
-      if (base != nullptr) *base = allocation->begin;
-      if (size != nullptr) *size = allocation->size();
-      return after_call(CUDA_SUCCESS);
-    }
-  }
-  return after_call(driver().cuMemGetAddressRange_v2(base, size, address));
-}
-
-namespace {
-
-/// What differs between memory of cuMemAlloc and a mapped piece of the slot.
-/// False: the driver's answer is right as it stands.
-bool slot_attribute(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
-  if (data == nullptr || !world().memory.in_slot(address)) return false;
-  const std::lock_guard lock(world().mutex);
-  const auto allocation = world().memory.find(address);
-  const auto owner = world().memory.owner_of(address);
-  if (!allocation || !owner) return false;
-  switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
-      *static_cast<CUcontext*>(data) = owner->context;
-      return true;
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-      *static_cast<unsigned long long*>(data) = owner->id;
-      return true;
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-      *static_cast<CUdeviceptr*>(data) = allocation->begin;
-      return true;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-      *static_cast<size_t*>(data) = allocation->size();
-      return true;
-    default:
-      return false;
-  }
-}
-
-}  // namespace
-
-TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuPointerGetAttribute(void* data, CUpointer_attribute attribute,
-                                                            CUdeviceptr address) {
-  const CUresult result = driver().cuPointerGetAttribute(data, attribute, address);
-  if (runtime().active() && slot_attribute(data, attribute, address)) return after_call(CUDA_SUCCESS);
-  return after_call(result);
-}
-
-TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes,
-                                                             void** data, CUdeviceptr address) {
-  const CUresult result = driver().cuPointerGetAttributes(count, attributes, data, address);
-  if (result == CUDA_SUCCESS && runtime().active()) {
-    for (unsigned int i = 0; i < count; ++i) slot_attribute(data[i], attributes[i], address);
-  }
-  return after_call(result);
-}

@@ -3,6 +3,7 @@
 // that asked; a mapped piece of the slot has to be told of each. And memory of
 // which a handle was given away can change unseen: it stays home from then on.
 #include "driver.h"
+#include "imported_memory.h"
 #include "order.h"
 
 using namespace tessera::shim;
@@ -35,8 +36,11 @@ CUresult expose(CUdeviceptr address, Call&& call) {
 }  // namespace
 
 TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
-  return expose(reinterpret_cast<CUdeviceptr>(address),
-                [&] { return driver().cuMemRetainAllocationHandle(handle, address); });
+  // Memory of cuMemAlloc has no such handle, and the driver says so of any address that it did not map.
+  const auto device_address = reinterpret_cast<CUdeviceptr>(address);
+  const bool in_slot = runtime().active() && world().memory.in_slot(device_address);
+  return after_call(
+      driver().cuMemRetainAllocationHandle(handle, in_slot ? reinterpret_cast<void*>(kNowhere) : address));
 }
 
 TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuMemGetHandleForAddressRange(void* handle, CUdeviceptr address, size_t size,
