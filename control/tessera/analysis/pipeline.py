@@ -21,7 +21,7 @@ from tessera.analysis.flow import analyze_flow
 from tessera.analysis.invariants import Invariants
 from tessera.analysis.launch import Launch
 from tessera.analysis.lower import Lowering
-from tessera.analysis.model import NOTHING, KernelSummary, Parameter, Property
+from tessera.analysis.model import NOTHING, Access, KernelSummary, Node, Parameter, Property
 from tessera.analysis.pointers import Attribution
 from tessera.analysis.program import (
     Program,
@@ -60,12 +60,15 @@ def analyze_module(ptx_text: str | bytes) -> dict[str, KernelSummary]:
 
 @dataclass(slots=True)
 class KernelResult:
-    """One kernel, before what the module's other kernels do is known."""
+    """One kernel, before what the module's other kernels do is known. It holds nothing of what
+    it was found with."""
 
     kernel: Function
-    outcome: Outcome = field(default_factory=Outcome)
-    lines: list[int] = field(default_factory=list)
-    reasons: Reasons | None = None
+    properties: dict[Property, str] = field(default_factory=dict)  # and why
+    globals_read: set[Symbol] = field(default_factory=set)
+    globals_written: set[Symbol] = field(default_factory=set)
+    nodes: list[Node] = field(default_factory=list)
+    accesses: list[Access] = field(default_factory=list)
 
 
 def _analyze_kernel(
@@ -75,11 +78,22 @@ def _analyze_kernel(
     try:
         program = flatten(kernel, functions, symbols)
     except TooHardError as problem:
-        result.outcome.properties[Property.UNKNOWN] = (-1, f"line {problem.line}: {problem}")
+        result.properties[Property.UNKNOWN] = f"line {problem.line}: {problem}"
         return result
-    result.lines = [instruction.line for instruction in program.code]
     if not program.code:
         return result
+    outcome, reasons = _analyze_program(program)
+    lines = [instruction.line for instruction in program.code]
+    result.nodes, result.accesses = assemble(outcome.ranges, lines)
+    result.globals_read = outcome.globals_read
+    result.globals_written = outcome.globals_written
+    for kind, (index, words) in outcome.properties.items():
+        place = reasons.instruction(index) if index >= 0 else ""
+        result.properties[kind] = ": ".join(part for part in (place, words) if part)
+    return result
+
+
+def _analyze_program(program: Program) -> tuple[Outcome, Reasons]:
     flow = analyze_flow(program)
     reaching = Reaching(program, flow)
     registers = Registers(program, flow, reaching, Domain())
@@ -91,14 +105,13 @@ def _analyze_kernel(
     _mark_pointers(attribution, registers, found)
     coverage = Coverage(registers, flow, environments, bounds)
     ranges = Ranges(registers, environments, bounds, attribution, coverage)
-    result.outcome = ranges.run(f for f in found if isinstance(f, Touch))
-    result.reasons = Reasons(registers)
+    outcome = ranges.run(f for f in found if isinstance(f, Touch))
     for mark in found:
         if isinstance(mark, Mark):
-            result.outcome.properties.setdefault(mark.property, (mark.index, mark.reason))
-    _calls(program, reaching, result.outcome)
-    _escapes(Escapes(program, reaching).run(), result.outcome)
-    return result
+            outcome.properties.setdefault(mark.property, (mark.index, mark.reason))
+    _calls(program, reaching, outcome)
+    _escapes(Escapes(program, reaching).run(), outcome)
+    return outcome, Reasons(registers)
 
 
 def _escapes(found: list[Escape], outcome: Outcome) -> None:
@@ -148,34 +161,29 @@ def settle_globals(results: list[KernelResult]) -> None:
     """Module variables: constant data where nobody can have changed them."""
     written: set[Symbol] = set()
     for result in results:
-        written |= result.outcome.globals_written
-    anything_written = any(Property.UNKNOWN in r.outcome.properties for r in results)
+        written |= result.globals_written
+    anything_written = any(Property.UNKNOWN in r.properties for r in results)
     for result in results:
-        outcome = result.outcome
-        for symbol in outcome.globals_read:
+        for symbol in sorted(result.globals_read, key=lambda s: s.name):
             fixed = symbol.initialized and symbol not in written
             fixed = fixed and (symbol.space is Space.CONST or not anything_written)
             kind = Property.READS_CONSTANT_DATA if fixed else Property.READS_GLOBALS
-            outcome.properties.setdefault(kind, (-1, symbol.name))
-        for symbol in outcome.globals_written:
-            outcome.properties.setdefault(Property.WRITES_GLOBALS, (-1, symbol.name))
+            result.properties.setdefault(kind, symbol.name)
+        for symbol in sorted(result.globals_written, key=lambda s: s.name):
+            result.properties.setdefault(Property.WRITES_GLOBALS, symbol.name)
 
 
 def _summarize(result: KernelResult, module: Module) -> KernelSummary:
     kernel = result.kernel
     properties = NOTHING
-    reasons: dict[str, str] = {}
-    for kind, (index, words) in result.outcome.properties.items():
+    for kind in result.properties:
         properties |= kind
-        place = result.reasons.instruction(index) if result.reasons and index >= 0 else ""
-        reasons[str(kind.name)] = ": ".join(part for part in (place, words) if part)
-    nodes, accesses = assemble(result.outcome.ranges, result.lines)
     minimum, only = architectures(module.target)
     return KernelSummary(
         name=kernel.name,
         properties=properties,
-        nodes=tuple(nodes),
-        accesses=tuple(accesses),
+        nodes=tuple(result.nodes),
+        accesses=tuple(result.accesses),
         parameters=tuple(
             Parameter(p.name, p.offset, p.size, p.type.name.lower(), p.is_pointer)
             for p in kernel.parameters
@@ -184,7 +192,7 @@ def _summarize(result: KernelResult, module: Module) -> KernelSummary:
         minimum_architecture=minimum,
         only_architecture=only,
         target=module.target,
-        reasons=reasons,
+        reasons={str(kind.name): words for kind, words in result.properties.items()},
     )
 
 
