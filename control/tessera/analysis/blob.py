@@ -99,16 +99,14 @@ def decode(blob: bytes, name: str) -> KernelSummary:
         Node(Op(op), a, b, c, value)
         for op, a, b, c, value in NODE.iter_unpack(blob[HEADER.size : nodes_end])
     )
-    accesses = tuple(_access(*words) for words in ACCESS.iter_unpack(blob[nodes_end:]))
+    accesses = tuple(_access(words) for words in ACCESS.iter_unpack(blob[nodes_end:]))
     return KernelSummary(
         name, Property(properties), nodes, accesses, (), block_size, minimum, only, "", {}
     )
 
 
-def _access(
-    mode: int, flags: int, n_levels: int, offset: int, guard: int, lo: int, hi: int, line: int,
-    *levels: int,
-) -> Access:  # fmt: skip
+def _access(words: tuple[int, ...]) -> Access:
+    mode, flags, n_levels, offset, guard, lo, hi, line, *levels = words
     pairs = tuple(zip(levels[:MAX_LEVELS], levels[MAX_LEVELS:], strict=True))[:n_levels]
     return Access(
         Mode(mode), Flag(flags), offset, _node(guard), _node(lo), _node(hi), line, "", pairs

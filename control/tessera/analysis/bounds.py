@@ -697,7 +697,7 @@ def _by_stride(varying: dict[Monomial, Poly]) -> list[tuple[Poly, Poly]]:
 
 
 def _in_steps(factor: Poly, part: Poly) -> tuple[Poly, Poly]:
-    """`block * ctaid` alone is as many steps of a block: it leaves gaps that belong to the factor."""
+    """`block * ctaid` alone is as many steps of a block: the gaps belong to the factor."""
     if len(part.terms) == 1 and part.single is None:
         ((monomial, number),) = part.terms.items()
         launch = tuple(a for a in monomial if a.kind in _LAUNCH_ATOMS)

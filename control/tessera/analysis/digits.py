@@ -53,7 +53,11 @@ def digit_of(atom: Atom) -> Digit | None:
     if isinstance(divisor, Poly):
         if not base.is_whole or not divisor.uniform:
             return None
-        return Digit(base.index, 1, divisor) if atom.kind == "rem" else Digit(base.index, divisor, None)
+        return (
+            Digit(base.index, 1, divisor)
+            if atom.kind == "rem"
+            else Digit(base.index, divisor, None)
+        )
     if isinstance(base.low, Poly) or isinstance(base.high, Poly) or base.low < 1:
         return None
     cut = base.low * divisor
@@ -140,9 +144,9 @@ def groupings(polys: Iterable[Poly]) -> Iterator[Grouping]:
     atoms = dict.fromkeys(a for poly in polys for a in sorted(poly.atoms))
     found: dict[Poly, dict[str, Atom]] = {}
     for atom in atoms:
-        if atom.kind in ("rem", "quot") and isinstance(atom.args[1], Poly):
-            if _grouped(*atom.args) is not None:
-                found.setdefault(atom.args[0], {})[atom.kind] = atom
+        divides = atom.kind in ("rem", "quot") and isinstance(atom.args[1], Poly)
+        if divides and _grouped(*atom.args) is not None:
+            found.setdefault(atom.args[0], {})[atom.kind] = atom
     for parts in found.values():
         some = next(iter(parts.values()))
         pid, group, rows, columns, number = _grouped(*some.args) or (ZERO, 0, ZERO, ZERO, ZERO)

@@ -18,7 +18,6 @@ from tessera.analysis.model import MAX_LEVELS
 from tessera.analysis.polynomial import ONE, Atom, Poly
 from tessera.analysis.touches import Touch
 
-
 NO_LIMITS: Mapping[Poly, Poly] = {}
 MAX_STEP = 1 << 62  # sorts symbolic strides behind all constant ones
 

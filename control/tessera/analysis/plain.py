@@ -25,13 +25,7 @@ def to_dict(summary: KernelSummary) -> dict[str, Any]:
         "name": summary.name,
         "properties": int(summary.properties),
         "nodes": [[int(n.op), n.a, n.b, n.c, n.value] for n in summary.nodes],
-        "accesses": [
-            [
-                int(a.mode), int(a.flags), a.parameter_offset, a.guard, a.lo, a.hi, a.line,
-                a.reason, [list(level) for level in a.levels],
-            ]  # fmt: skip
-            for a in summary.accesses
-        ],
+        "accesses": [_access(a) for a in summary.accesses],
         "parameters": [
             [p.name, p.offset, p.size, p.type, p.is_pointer] for p in summary.parameters
         ],
@@ -51,10 +45,7 @@ def from_dict(data: Mapping[str, Any]) -> KernelSummary:
             name=data["name"],
             properties=Property(data["properties"]),
             nodes=tuple(Node(Op(op), *rest) for op, *rest in data["nodes"]),
-            accesses=tuple(
-                Access(Mode(mode), Flag(flags), *rest, tuple((p, c) for p, c in levels))
-                for mode, flags, *rest, levels in data["accesses"]
-            ),
+            accesses=tuple(_access_from(words) for words in data["accesses"]),
             parameters=tuple(Parameter(*p) for p in data["parameters"]),
             parameter_block_size=data["parameter_block_size"],
             minimum_architecture=data["minimum_architecture"],
@@ -64,3 +55,16 @@ def from_dict(data: Mapping[str, Any]) -> KernelSummary:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"an access summary with parts missing: {error}") from error
+
+
+def _access(a: Access) -> list[Any]:
+    levels = [list(level) for level in a.levels]
+    return [
+        int(a.mode), int(a.flags), a.parameter_offset, a.guard, a.lo, a.hi, a.line, a.reason, levels
+    ]  # fmt: skip
+
+
+def _access_from(words: list[Any]) -> Access:
+    mode, flags, offset, guard, lo, hi, line, reason, levels = words
+    pairs = tuple((pitch, count) for pitch, count in levels)
+    return Access(Mode(mode), Flag(flags), offset, guard, lo, hi, line, reason, pairs)

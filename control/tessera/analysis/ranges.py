@@ -170,7 +170,7 @@ class Ranges:
         guard = guards[0] if same else self._any(guards)
         sized = all(m.touch.extent.constant is not None for m in family.members)
         box = replace(box, provisos=provisos)
-        exact = box, None
+        exact: tuple[Box, Whole | None] = box, None
         if same and sized and box.lo is not None and box.hi is not None:
             exact = self._exact(one, box)
         self._emit(first.touch, target, box, guard, *exact)
@@ -232,9 +232,14 @@ class Ranges:
             both = self._and(guard, sure)
             self._out.ranges.append(
                 replace(
-                    plain, flags=flags, guard=both, reason="", lo=exact.lo, hi=exact.hi,
+                    plain,
+                    flags=flags,
+                    guard=both,
+                    reason="",
+                    lo=exact.lo,
+                    hi=exact.hi,
                     levels=exact.levels,
-                )  # fmt: skip
+                )
             )
         if sure is not self._launch.one:
             self._out.ranges.append(

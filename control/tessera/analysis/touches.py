@@ -232,7 +232,9 @@ class Scan:
             return
         pitch = pitch.divide_exactly(8)
         for line in range(lines):
-            for touch in self._touch(index, READ if is_load else WRITE, operand, length * bits // 8):
+            for touch in self._touch(
+                index, READ if is_load else WRITE, operand, length * bits // 8
+            ):
                 assert isinstance(touch, Touch)
                 obligations = touch.obligations | stride.obligations
                 address = touch.address + pitch.scale(line)

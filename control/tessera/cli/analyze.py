@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import multiprocessing
 import os
 import sys
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,11 +15,11 @@ from typing import Annotated, Any
 import typer
 
 from tessera.cli import render
+from tessera.cli.analysis_jobs import Job, Plan, plan_file, run_jobs
 from tessera.cli.common import FAILURE, fail
 from tessera.cli.render import Column
 
 ENDINGS = (".ptx", ".cubin", ".fatbin", ".so")
-LARGEST = 1 << 31  # bytes of one file
 
 
 def analyze(
@@ -41,23 +38,32 @@ def analyze(
 ) -> None:
     """Analyse files and say what may move. Nothing is stored.
 
-    Of a folder, every .ptx, .cubin, .fatbin and .so below it is taken. The exit status
-    is 1 when a file cannot be read at all.
+    Of a folder, every .ptx, .cubin, .fatbin and .so below it is taken. All cores work, on a
+    library's PTX texts too. BOUNDED says of how many accesses the byte range is known; the
+    others may touch all of the allocation that their pointer lies in. The exit status is 1
+    when a file cannot be read at all.
 
     \b
     Examples:
       tessera-ctl analyze kernels.ptx
       tessera-ctl analyze --kernels ~/.triton/cache
+      tessera-ctl analyze -j 2 libcublas.so.13 libcublasLt.so.13
       tessera-ctl analyze --json libcublas.so.13
     """
     files = list(find_files(paths))
     if not files:
         fail(f"no {', '.join(ENDINGS)} file there")
-    results = sorted(_analyze_all(files, jobs, analysis), key=lambda result: result["file"])
+    plans = [plan_file(file) for file in files]
+    processes = jobs or len(os.sched_getaffinity(0))
+    begin = time.perf_counter()
+    with _progress(plans) as step:
+        results = run_jobs(plans, processes, analysis, as_json, step)
+    results.sort(key=lambda result: result["file"])
+    elapsed = time.perf_counter() - begin
     if as_json:
         print(json.dumps(results))
     else:
-        _print(results, every_kernel)
+        _print(results, every_kernel, elapsed)
     if any(result["error"] for result in results):
         raise typer.Exit(FAILURE)
 
@@ -77,77 +83,44 @@ def find_files(paths: list[Path]) -> Iterator[Path]:
                 yield file
 
 
-def analyze_file(file: str, analysis: str) -> dict[str, Any]:
-    """One file, in a process of its own: what it holds and what its kernels do."""
-    result: dict[str, Any] = {"file": file, "kind": "", "error": "", "reason": "", "kernels": []}
-    try:
-        path = Path(file)
-        if path.stat().st_size > LARGEST:
-            return result | {"error": f"more than {render.size(LARGEST)}"}
-        data = path.read_bytes()
-    except OSError as error:
-        return result | {"error": error.strerror or str(error)}
-    analyze_module = importlib.import_module(analysis).analyze_module
-    return result | _analyze_data(data, str(path.absolute()), analyze_module)
-
-
-def _analyze_data(data: bytes, path: str, analyze_module: Any) -> dict[str, Any]:
-    from tessera.native import ptx
-    from tessera.service.analyzer import analyze_image
-
-    image = ptx.open_image(data)
-    texts = [entry for entry in image.entries if entry.kind == ptx.EntryKind.PTX]
-    if image.kind == ptx.ImageKind.UNKNOWN:
-        return {"error": "neither PTX nor cubin nor fatbin nor a library with one"}
-    if image.kind != ptx.ImageKind.ELF or not texts:
-        found = analyze_image(data, path, [], analyze_module)
-        return {key: found[key] for key in ("kind", "reason", "kernels", "milliseconds")}
-    merged: dict[str, Any] = {"kind": "library", "kernels": [], "milliseconds": 0.0}
-    merged["reason"] = "; ".join(image.errors[:3])
-    for entry in texts:  # a library has many images, and each of them kernels of its own
-        try:
-            text = entry.read()
-        except ValueError as error:
-            merged["reason"] = str(error)
-            continue
-        found = analyze_image(text, "", [], analyze_module)
-        merged["milliseconds"] += found["milliseconds"]
-        merged["kernels"] += [k | {"architecture": entry.architecture} for k in found["kernels"]]
-    return merged
-
-
-def _analyze_all(files: list[Path], jobs: int, analysis: str) -> Iterator[dict[str, Any]]:
-    count = min(len(files), jobs or len(os.sched_getaffinity(0)))
-    context = multiprocessing.get_context("spawn")
-    with _progress(len(files)) as step, ProcessPoolExecutor(count, mp_context=context) as pool:
-        futures = {pool.submit(analyze_file, str(file), analysis): file for file in files}
-        for future in as_completed(futures):
-            try:
-                yield future.result()
-            except BrokenProcessPool:
-                fail(f"a process died over {futures[future]}, or another file of those still left")
-            step()
-
-
 @contextmanager
-def _progress(total: int) -> Iterator[Any]:
-    """A bar on stderr, when that is a terminal."""
+def _progress(plans: list[Plan]) -> Iterator[Callable[[Job, int], None]]:
+    """A bar on stderr, when that is a terminal: by bytes of text, which is what takes time."""
     from rich.progress import (
         BarColumn,
-        MofNCompleteColumn,
         Progress,
+        TaskProgressColumn,
         TextColumn,
         TimeElapsedColumn,
+        TimeRemainingColumn,
     )
 
     out = render.console(sys.stderr)
-    columns = (TextColumn("analysing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    jobs = [job for plan in plans for job in plan.jobs]
+    columns = (
+        TextColumn("analysing"), BarColumn(), TaskProgressColumn(),
+        TextColumn("{task.fields[done]} of {task.fields[all]}, {task.fields[kernels]}"),
+        TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
+    done = kernels = 0
     with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as progress:
-        task = progress.add_task("", total=total)
-        yield lambda: progress.advance(task)
+        task = progress.add_task(
+            "", total=sum(job.size for job in jobs) or 1, done="0",
+            all=render.count(len(jobs), "text"), kernels="0 kernels",
+        )  # fmt: skip
+
+        def step(job: Job, found: int) -> None:
+            nonlocal done, kernels
+            done, kernels = done + 1, kernels + found
+            progress.update(
+                task, advance=job.size, done=render.number(done),
+                kernels=render.count(kernels, "kernel"),
+            )  # fmt: skip
+
+        yield step
 
 
-def _print(results: list[dict[str, Any]], every_kernel: bool) -> None:
+def _print(results: list[dict[str, Any]], every_kernel: bool, elapsed: float) -> None:
     out = render.console()
     for result in results:
         if result["error"]:
@@ -162,6 +135,13 @@ def _print(results: list[dict[str, Any]], every_kernel: bool) -> None:
         f"{render.count(len(read), 'file')}, {render.count(len(kernels), 'kernel')}, "
         f"{movable:,} of them may move."
     )
+    accesses = sum(kernel["accesses"] for kernel in kernels)
+    if accesses:
+        bounded = accesses - sum(kernel["unbounded"] for kernel in kernels)
+        out.print(
+            f"{render.number(accesses)} accesses, {bounded:,} of them bounded, "
+            f"the others by their allocation; {render.duration(elapsed * 1e9)}."
+        )
 
 
 def _file_table(results: list[dict[str, Any]]) -> Any:
@@ -196,6 +176,7 @@ def _kernel_table(results: list[dict[str, Any]]) -> Any:
     columns = [
         Column("FILE", least=12, drop=1),
         Column("KERNEL", least=20),
+        Column("BOUNDED", right=True, drop=2),
         Column("MAY MOVE"),
         Column("WHY NOT", least=16, prose=True),
     ]
@@ -203,6 +184,7 @@ def _kernel_table(results: list[dict[str, Any]]) -> Any:
         [
             result["file"],
             render.one_line(kernel["name"]),
+            _bounded(kernel),
             "yes" if may_move(kernel) else "no",
             render.one_line(why_not(kernel)),
         ]
@@ -210,6 +192,12 @@ def _kernel_table(results: list[dict[str, Any]]) -> Any:
         for kernel in result["kernels"]
     ]
     return render.table(columns, rows)
+
+
+def _bounded(kernel: dict[str, Any]) -> str:
+    """Of how many accesses the byte range is known."""
+    count = kernel["accesses"]
+    return f"{count - kernel['unbounded']} of {count}" if count else ""
 
 
 def may_move(kernel: dict[str, Any]) -> bool:

@@ -63,7 +63,7 @@ def paged_attention(
     highest = -1e30
     total = 0.0
     sums = tl.zeros((width,), tl.float32)
-    for slot in range(0, tl.cdiv(length, page)):
+    for slot in range(tl.cdiv(length, page)):
         block = tl.load(table + sequence * pages + slot)
         token = tl.arange(0, page)
         there = ((block * page + token[:, None]) * heads + head) * width + inner[None, :]
@@ -192,7 +192,7 @@ def expert_matmul(
         at_a = a + (token[:, None] // top) * k + inner[None, :]
         at_b = b + expert * n * k + columns[None, :] * k + inner[:, None]
         sums = tl.zeros((block_m, block_n), tl.float32)
-        for step in range(0, tl.cdiv(k, block_k)):
+        for step in range(tl.cdiv(k, block_k)):
             left = k - step * block_k
             x = tl.load(at_a, mask=there[:, None] & (inner[None, :] < left), other=0.0)
             w = tl.load(at_b, mask=inner[:, None] < left, other=0.0)
@@ -442,9 +442,7 @@ def of_expert_matmul(rng: random.Random) -> Launch:
 def of_top_two(rng: random.Random) -> Launch:
     tokens = rng.randint(1, 70)
     scores = floats(rng, tokens * 16)
-    return launch(
-        (-(-tokens // 32),), 4, scores, room(2 * tokens), room(2 * tokens), i32(tokens)
-    )
+    return launch((-(-tokens // 32),), 4, scores, room(2 * tokens), room(2 * tokens), i32(tokens))
 
 
 def of_selective_scan(rng: random.Random) -> Launch:
@@ -492,9 +490,7 @@ def of_column_block(rng: random.Random) -> Launch:
     first, stride = rng.randint(0, 40), columns + 40 + rng.randint(0, 30)
     n = rows * stride
     out = Buffer(4 * n)
-    return launch(
-        (rows,), 1, out, floats(rng, n), i32(stride), i32(first), i32(columns), i32(rows)
-    )
+    return launch((rows,), 1, out, floats(rng, n), i32(stride), i32(first), i32(columns), i32(rows))
 
 
 _TILES = {"block_m": 32, "block_n": 32, "block_k": 32}
@@ -505,7 +501,21 @@ _FLASH = {
     ),
     "scale": "fp32",
 }  # fmt: skip
-_FLASH_ALIGNED = ("q", "k", "v", "out", "q_b", "q_h", "q_s", "k_b", "k_h", "k_s", "o_b", "o_h", "o_s")  # noqa: E501
+_FLASH_ALIGNED = (
+    "q",
+    "k",
+    "v",
+    "out",
+    "q_b",
+    "q_h",
+    "q_s",
+    "k_b",
+    "k_h",
+    "k_s",
+    "o_b",
+    "o_h",
+    "o_s",
+)
 _FLASH_TILES = {"block_m": 64, "block_n": 32, "width": 32}
 
 
