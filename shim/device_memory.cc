@@ -165,8 +165,10 @@ bool DeviceMemory::overruns(uint64_t address, uint64_t bytes) const {
 
 CUresult DeviceMemory::grow(Part& part, uint64_t bytes) {
   const uint64_t exact = round_up(bytes);
-  // A large block gets a chunk of its own, which goes back to the driver when it is freed.
-  const uint64_t sizes[] = {exact >= kShared ? exact : std::max(exact, chunk_bytes_), exact};
+  // A large block gets a chunk of its own, which goes back to the driver when it is freed. The chunks that small
+  // blocks share grow with their number: what a chunk holds and nobody uses is missing where the device is almost full.
+  const uint64_t shared = std::clamp(round_up(part.arena.occupied_bytes()), kGranule, chunk_bytes_);
+  const uint64_t sizes[] = {exact >= kShared ? exact : std::max(exact, shared), exact};
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   for (const uint64_t size : sizes) {
     const uint64_t begin = take_addresses(part, size);
@@ -241,7 +243,7 @@ void DeviceMemory::release_free_chunks(Part& part, bool all) {
   std::vector<Range> chunks = part.arena.free_chunks();
   bool kept = all;
   for (const Range& chunk : chunks) {
-    if (!kept && chunk.size() == chunk_bytes_) {  // one spare, so that a loop of one allocation maps once
+    if (!kept && chunk.size() <= chunk_bytes_) {  // one spare, so that a loop of one allocation maps once
       kept = true;
       continue;
     }

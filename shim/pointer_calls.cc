@@ -87,16 +87,18 @@ bool correct_imported(void* data, CUpointer_attribute attribute, const tessera::
 }  // namespace
 
 TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr address) {
-  const CUresult result = driver().cuMemGetAddressRange_v2(base, size, address);
+  CUdeviceptr begin = 0;
+  size_t bytes = 0;
+  const CUresult result = driver().cuMemGetAddressRange_v2(&begin, &bytes, address);
   if (result != CUDA_SUCCESS) return after_call(result);
-  std::optional<tessera::memory::Range> range = imported_range(address);
+  tessera::memory::Range range = imported_range(address).value_or(tessera::memory::Range{begin, begin + bytes});
   if (is_slot(address)) {
     const auto place = place_of(address);
     if (!place) return after_call(CUDA_ERROR_NOT_FOUND);
     range = place->allocation;
   }
-  if (range && base != nullptr) *base = range->begin;
-  if (range && size != nullptr) *size = range->size();
+  if (base != nullptr) *base = range.begin;
+  if (size != nullptr) *size = range.size();
   return after_call(result);
 }
 
