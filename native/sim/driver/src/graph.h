@@ -109,6 +109,7 @@ class GraphExec : public Object {
 
   std::shared_ptr<const Plan> plan;
   const unsigned long long flags;
+  Ref<Op> last_launch;  // the next one, in whatever stream, comes after it; guarded by graph_mutex()
 };
 
 /// One launch of a plan.

@@ -117,7 +117,9 @@ CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
     if (stream_is_capturing(stream)) return capture_graph_launch(stream, exec);
     check_legacy_allowed(stream);
     const GraphLock lock(graph_mutex());
-    stream.submit(std::make_shared<GraphTask>(exec.plan));
+    std::vector<Ref<Op>> before;
+    if (exec.last_launch && !exec.last_launch->done()) before.push_back(exec.last_launch);
+    exec.last_launch = stream.submit(std::make_shared<GraphTask>(exec.plan), std::move(before));
   });
 }
 
