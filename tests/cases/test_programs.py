@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cases of programs/: the same output and errors with the shim as without it.
+
+Under the shim every launch that may move goes to a pseudo-random device.
+docs/cases.md says which kind of fault each case stands for.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from redirect.machine import Machine
+
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+DEVICES = "H200:memory=1G,L40S:memory=1G,L40S"
+
+
+def cases(name: str) -> list[tuple[str, str]]:
+    """(program, case) for each function case_* of a program."""
+    text = (PROGRAMS / f"{name}.py").read_text()
+    return [(name, case) for case in re.findall(r"^def case_(\w+)\(", text, re.MULTILINE)]
+
+
+ALL = [
+    case
+    for name in ("memory", "launches", "order", "errors", "processes")
+    for case in cases(name)
+]
+
+
+@pytest.mark.parametrize(("program", "case"), ALL, ids=[f"{p}-{c}" for p, c in ALL])
+def test_same_with_the_shim(machine: Machine, program: str, case: str) -> None:
+    command = (sys.executable, str(PROGRAMS / f"{program}.py"), case)
+    alone = machine.native_run(*command)
+    under = machine.run(*command, TESSERA_SCATTER="5")
+    assert under.stdout == alone.stdout
+    assert alone.stdout.endswith("done\n")
+    noise = "tessera-sim:"  # the simulator names the kernel that failed
+    lines = [line for line in under.stderr.splitlines() if not line.startswith(noise)]
+    assert lines == [line for line in alone.stderr.splitlines() if not line.startswith(noise)]
