@@ -44,6 +44,22 @@ class Config(ctypes.Structure):
     ]
 
 
+class Kernel(ctypes.Structure):
+    _fields_ = [
+        ("function", ctypes.c_void_p),
+        ("sizes", ctypes.c_uint32 * 7),
+        ("parameters", ctypes.c_void_p),
+        ("extra", ctypes.c_void_p),
+        ("kernel", ctypes.c_void_p),
+        ("context", ctypes.c_void_p),
+    ]
+
+    @classmethod
+    def of(cls, function: int, pointers: Any) -> Kernel:
+        """One block of 256 threads; `pointers` has to live as long."""
+        return cls(function, (ctypes.c_uint32 * 7)(1, 1, 1, 256, 1, 1, 0), ctypes.addressof(pointers))
+
+
 def launch_ex(function: int, attributes: list[Attribute], *values: Any, grid: int = 4) -> int:
     table = (Attribute * max(len(attributes), 1))(*attributes)
     config = Config((ctypes.c_uint32 * 3)(grid, 1, 1), (ctypes.c_uint32 * 3)(64, 1, 1), 0, None, table)
@@ -335,22 +351,12 @@ def case_graph_by_hand() -> None:
     take = kernels()
     x, y = alloc(1024), alloc(1024)
 
-    class Kernel(ctypes.Structure):
-        _fields_ = [
-            ("function", ctypes.c_void_p),
-            ("sizes", ctypes.c_uint32 * 7),
-            ("parameters", ctypes.c_void_p),
-            ("extra", ctypes.c_void_p),
-            ("kernel", ctypes.c_void_p),
-            ("context", ctypes.c_void_p),
-        ]
-
     held: list[Any] = []
 
     def node(name: str, *values: Any) -> Kernel:
         pointers, kept = pack(values)
         held.extend([pointers, kept])
-        return Kernel(take(name), (ctypes.c_uint32 * 7)(1, 1, 1, 256, 1, 1, 0), ctypes.addressof(pointers))
+        return Kernel.of(take(name), pointers)
 
     inner, outer = out("cuGraphCreate", 0), out("cuGraphCreate", 0)
     first = ctypes.c_uint64()
@@ -384,11 +390,13 @@ def case_graph_node_from_threads() -> None:
     ok("cuGraphGetNodes", graph, ctypes.byref(node), ctypes.byref(count))
 
     def read_and_set() -> None:
-        parameters = (ctypes.c_ubyte * 256)()
+        mine = Kernel.of(take("fill"), pointers)
+        read = (ctypes.c_ubyte * 256)()  # what it points to is the driver's, and may be the other thread's next
         for _ in range(300):
-            ok("cuGraphKernelNodeGetParams_v2", node.value, parameters)
-            ok("cuGraphKernelNodeSetParams_v2", node.value, parameters)
+            ok("cuGraphKernelNodeGetParams_v2", node.value, read)
+            ok("cuGraphKernelNodeSetParams_v2", node.value, ctypes.byref(mine))
 
+    pointers, _held = pack((x, 256, 4))
     threads = [threading.Thread(target=read_and_set) for _ in range(2)]
     for thread in threads:
         thread.start()
