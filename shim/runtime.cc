@@ -107,6 +107,7 @@ void Runtime::say_deep_binding() {
 void Runtime::forked() {
   // The device contexts did not come along, and the sockets are the parent's.
   runtime().mode_.store(Mode::kPassing, std::memory_order_release);
+  process_forked();
 }
 
 }  // namespace tessera::shim

@@ -11,5 +11,6 @@ namespace tessera::shim {
   return ready == CUDA_SUCCESS ? after_call(call(argument)) : ready;
 }
 [[gnu::weak]] void function_retired(FunctionEntry&) {}
+[[gnu::weak]] void process_forked() {}
 
 }  // namespace tessera::shim

@@ -35,4 +35,7 @@ CUresult opaque(CUstream stream, bool per_thread, Call call) {
 /// go once no launch uses it. Called without a lock. Default: nothing.
 void function_retired(FunctionEntry& function);
 
+/// This process was forked from one with a session; no thread but this one lives in it. Default: nothing.
+void process_forked();
+
 }  // namespace tessera::shim

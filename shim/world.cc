@@ -2,13 +2,25 @@
 #include "world.h"
 
 #include "driver.h"
+#include "seams.h"
 
 namespace tessera::shim {
 
-World& world() {
-  // Never destroyed: threads of the program may still call while it exits.
-  static World* instance = new World;
-  return *instance;
+namespace {
+
+/// Never destroyed: threads of the program may still call while it exits.
+std::atomic<World*>& current_world() {
+  static std::atomic<World*> instance{new World};
+  return instance;
+}
+
+}  // namespace
+
+World& world() { return *current_world().load(std::memory_order_relaxed); }
+
+void process_forked() {
+  // Another thread may have been in the middle of anything, and nothing of it is this process's.
+  current_world().store(new World, std::memory_order_relaxed);
 }
 
 void World::wake() {
