@@ -269,6 +269,57 @@ TEST_CASE(exec_starts_anew) {
   CHECK_EQ(status, 0);
 }
 
+TEST_CASE(vfork_and_exec) {
+  void* driver = driver_handle();
+  CHECK_EQ(function<Init>(driver, "cuInit")(0), CUDA_SUCCESS);
+  const pid_t child = vfork();
+  if (child == 0) {
+    execl("/proc/self/exe", "paths_test", "handle_lookup", nullptr);
+    _exit(127);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK_EQ(status, 0);
+  CHECK_EQ(function<Init>(driver, "cuInit")(0), CUDA_SUCCESS);
+  CHECK_EQ(calls(driver, "cuInit"), 2);
+}
+
+TEST_CASE(closing_the_driver_keeps_it) {
+  void* driver = driver_handle();
+  const auto init = function<Init>(driver, "cuInit");
+  CHECK_EQ(init(0), CUDA_SUCCESS);
+  for (int i = 0; i < 3; ++i) dlclose(driver);
+  CHECK_EQ(init(0), CUDA_SUCCESS);  // what was given out stays good
+  driver = driver_handle();
+  REQUIRE(driver != nullptr);
+  CHECK(from_shim(dlsym(driver, "cuInit")));
+  CHECK_EQ(calls(driver, "cuInit"), 2);
+}
+
+TEST_CASE(older_driver) {
+  // The environment's stub has no function that came after CUDA 11.3.
+  CapturedStderr captured;
+  void* driver = driver_handle();
+  REQUIRE(driver != nullptr);
+  for (const char* name : {"cuLaunchKernelEx", "cuGetProcAddress_v2", "cuLibraryLoadData", "cuMemcpyBatchAsync"}) {
+    CHECK(dlsym(driver, name) == nullptr);
+  }
+  CHECK_EQ(function<Init>(driver, "cuInit")(0), CUDA_SUCCESS);
+  const auto address = function<Address>(driver, "cuGetProcAddress");
+  REQUIRE(from_shim(reinterpret_cast<void*>(address)));
+  void* found = nullptr;
+  CHECK_EQ(address("cuMemAlloc", &found, 11030, 0), CUDA_SUCCESS);
+  CHECK(found == dlsym(driver, "cuMemAlloc_v2"));
+  CHECK(from_shim(found));
+  CUdeviceptr pointer = 0;
+  CHECK_EQ(reinterpret_cast<CUresult (*)(CUdeviceptr*, size_t)>(found)(&pointer, 8), CUDA_SUCCESS);
+  CHECK_EQ(calls(driver, "cuMemAlloc_v2"), 1);
+  // The names of the shim's own exports answer for what the driver lacks.
+  const auto newer = function<AllZero>(RTLD_DEFAULT, "cuLaunchKernelEx");
+  if (newer != nullptr) CHECK_EQ(call_with_zeros(reinterpret_cast<void*>(newer)), CUDA_ERROR_NOT_SUPPORTED);
+  CHECK_EQ(count(captured.restore(), "\n"), 1);  // no controller, and nothing else
+}
+
 TEST_CASE(plugin_linked_with_the_driver) {
   void* plugin = dlopen(plugin_path(), RTLD_NOW | RTLD_LOCAL);
   REQUIRE(plugin != nullptr);

@@ -7,6 +7,7 @@ For instance the folder cuda_core/tests of a checkout of NVIDIA's cuda-python. E
 file runs in a process of its own. Says which tests pass alone and not under the shim,
 and ends with 1 when there is one. The environment names the driver, the devices and
 the controller (docs/cases.md has the command); TESSERA_NATIVE_DIR leads to the shim.
+FOREIGN_TESTS_OPTIONS are more options for pytest.
 """
 
 from __future__ import annotations
@@ -40,19 +41,23 @@ def run(folder: Path, file: str, preload: str | None) -> dict[str, str]:
         environment["LD_PRELOAD"] = preload
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch) / "report.xml"
-        options = ["-q", "-x" if False else "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
+        options = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
+        options += os.environ.get("FOREIGN_TESTS_OPTIONS", "").split()
         command = [sys.executable, "-m", "pytest", "--timeout=60", *options, file]
         try:
             done = subprocess.run(
-                command, cwd=folder, env=environment, capture_output=True, timeout=TIMEOUT, check=False
+                command,
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                timeout=TIMEOUT,
+                check=False,
             )
         except subprocess.TimeoutExpired:
-            return {f"{file}": "timeout"}
+            return {file: "timeout"}
         found = outcomes(report)
         if done.returncode < 0 or not found:
-            found[f"{file}"] = f"ended with {done.returncode}"
-            if os.environ.get("SHOW"):
-                print((done.stdout + done.stderr).decode(errors="replace")[-3000:])
+            found[file] = f"ended with {done.returncode}"
         return found
 
 
@@ -69,8 +74,6 @@ def main() -> int:
             if outcome == "passed" and under.get(test) != "passed":
                 print(f"  WORSE {test}: {under.get(test, 'no result')}")
                 worse += 1
-            elif outcome not in ("passed", "skipped") and os.environ.get("VERBOSE"):
-                print(f"  alone {test}: {outcome}")
         sys.stdout.flush()
     print(f"alone: {dict(alone_all)}; worse under the shim: {worse}")
     return 1 if worse else 0
