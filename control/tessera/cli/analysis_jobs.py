@@ -97,6 +97,8 @@ def do_job(job: Job, analysis: str, in_full: bool) -> dict[str, Any]:
         except ValueError as error:
             return {"kind": "library", "reason": str(error), "kernels": [], "milliseconds": 0.0}
         found = analyze_image(text, "", [], analyze_module) | {"kind": "library"}
+        if not found["kernels"] and b".entry" not in text:
+            found["reason"] = ""  # device functions alone: nothing is missing
         extra = {"architecture": entry.architecture}
     for kernel in found["kernels"]:
         accesses = kernel["summary"].get("accesses", []) if kernel["status"] == "ready" else []

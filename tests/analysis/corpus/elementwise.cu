@@ -134,4 +134,38 @@ __global__ void data_guard(float* out, const float* a, int n) {
   INDEX;
   if (i < n && a[i] > 0.0f) out[i] = 1.0f;
 }
+// Digits that are not independent, or that do not all occur.
+__global__ void overlapping_digits(float* out) {
+  int i = threadIdx.x;
+  out[(i & 7) + 8 * ((i >> 2) & 7)] = 1.0f;
+}
+__global__ void cut_digits(float* out) {
+  unsigned t = threadIdx.x % 12;
+  out[(t / 8) * 8 + threadIdx.x % 8] = 1.0f;
+}
+__global__ void turned_digits(float* out, int n, int columns, int rows) {
+  INDEX;
+  if (i < n) out[(i % columns) * rows + i / columns] = 1.0f;
+}
+__global__ void long_digits(float* out, int n, int columns, int pitch) {
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    out[(i / columns) * pitch + i % columns] = 1.0f;
+}
+__global__ void predicated(float* out, int n) {
+  INDEX;
+  asm volatile("{ .reg .pred p; setp.lt.s32 p, %1, %2; @p st.global.f32 [%0], %3; }" ::"l"(out + i), "r"(i), "r"(n),
+               "f"(1.0f)
+               : "memory");
+}
+__global__ void predicated_by_data(float* out, const float* a, int n) {
+  INDEX;
+  if (i < n)
+    asm volatile("{ .reg .pred p; setp.gt.f32 p, %1, 0f00000000; @p st.global.f32 [%0], %1; }" ::"l"(out + i), "f"(a[i])
+                 : "memory");
+}
+// One block, one half of the columns: the other half is another one's.
+__global__ void half_of_the_columns(float* out, const float* a, int columns, int rows, int first, int count) {
+  int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;
+  if (c < count && r < rows) out[r * columns + first + c] = a[r * columns + first + c];
+}
 }

@@ -210,3 +210,52 @@ def even_only(rng: random.Random) -> Launch:
 def data_guard(rng: random.Random) -> Launch:
     grid, block, n = line(rng)
     return one(grid, block, room(n), floats(rng, n), i32(n))
+
+
+@kernel
+def overlapping_digits(rng: random.Random) -> Launch:
+    return one(1, rng.choice([32, 64, 128]), room(64))
+
+
+@kernel
+def cut_digits(rng: random.Random) -> Launch:
+    return one(1, rng.choice([24, 96, 120]), room(16))
+
+
+@kernel
+def turned_digits(rng: random.Random) -> Launch:
+    grid, block, n = line(rng)
+    columns = rng.choice([rng.randint(1, 40), 8, 16])
+    rows = -(-n // columns)
+    return one(grid, block, room(rows * columns), i32(n), i32(columns), i32(rows))
+
+
+@kernel
+def long_digits(rng: random.Random) -> Launch:
+    grid, block, n = line(rng, 1500)
+    columns = rng.choice([rng.randint(1, 40), 8, 16])
+    pitch = columns + rng.choice([0, 0, 3])
+    return one(grid, block, room(-(-n // columns) * pitch), i32(n), i32(columns), i32(pitch))
+
+
+@kernel
+def predicated(rng: random.Random) -> Launch:
+    grid, block, n = line(rng)
+    return one(grid, block, room(n), i32(n))
+
+
+@kernel
+def predicated_by_data(rng: random.Random) -> Launch:
+    grid, block, n = line(rng)
+    return one(grid, block, room(n), floats(rng, n), i32(n))
+
+
+@kernel
+def half_of_the_columns(rng: random.Random) -> Launch:
+    grid, block, width, height = plane(rng)
+    columns = 2 * width
+    first = rng.choice([0, width])
+    n = columns * height
+    return two(
+        grid, block, room(n), floats(rng, n), i32(columns), i32(height), i32(first), i32(width)
+    )

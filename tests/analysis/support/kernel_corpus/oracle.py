@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from tessera.analysis import Flag, KernelSummary, Mode, evaluate
 from tessera.native.access import Range
 
 Span = tuple[int, int]
+MANY_ROWS = 1 << 18
 
 
 @dataclass
@@ -170,7 +172,7 @@ def _judge_promises(
     for r in ranges:
         exact = r.promises & Flag.EXACT or (mode is Mode.WRITE and r.promises & Flag.MUST_WRITE)
         if r.mode & mode and exact:
-            missing = subtract(merge(r.rows()), true)
+            missing = subtract(merge(_rows(r)), true)
             if missing:
                 verdict.violations.append(_describe(launch, "promise", missing, ranges))
 
@@ -183,14 +185,22 @@ def _judge_whole(
     if any(len(spans) > 1 for spans in per_buffer):
         return
     verdict.whole_writes += 1
-    promised = merge(s for r in ranges if r.promises & Flag.MUST_WRITE for s in r.rows())
+    promised = merge(s for r in ranges if r.promises & Flag.MUST_WRITE for s in _rows(r))
     verdict.whole_found += not subtract(true, promised)
+
+
+def _rows(r: Range) -> Iterator[Span]:
+    """The rows of a range; their hull where they are more than any launch here has."""
+    if math.prod(count for _, count in r.levels) <= MANY_ROWS:
+        yield from r.rows()
+    else:
+        yield r.begin, r.end
 
 
 def _spans(r: Range, allocations: list[Span]) -> Iterator[Span]:
     """The bytes that a range claims: its allocation where it is unbounded."""
     if not r.unbounded:
-        yield from r.rows()
+        yield from _rows(r)
     for begin, size in allocations:
         if r.unbounded and begin <= r.pointer <= begin + size:
             yield begin, begin + size
