@@ -134,6 +134,10 @@ __global__ void data_guard(float* out, const float* a, int n) {
   INDEX;
   if (i < n && a[i] > 0.0f) out[i] = 1.0f;
 }
+__global__ void clamped_below(float* out, const float* a, int n) {
+  INDEX;
+  if (i < n) out[i] = a[max(i - 5, 2)];
+}
 // Digits that are not independent, or that do not all occur.
 __global__ void overlapping_digits(float* out) {
   int i = threadIdx.x;

@@ -259,3 +259,9 @@ def half_of_the_columns(rng: random.Random) -> Launch:
     return two(
         grid, block, room(n), floats(rng, n), i32(columns), i32(height), i32(first), i32(width)
     )
+
+
+@kernel
+def clamped_below(rng: random.Random) -> Launch:
+    grid, block, n = line(rng)
+    return one(grid, block, room(n), floats(rng, max(n, 3)), i32(n))
