@@ -128,7 +128,9 @@ def case_extra() -> None:
         same(set(words(x, 256)), {value})
     pointers, _held = pack((x, 256, 5))
     print(call("cuLaunchKernel", take("fill"), 1, 1, 1, 256, 1, 1, 0, 0, pointers, extra(size)))
-    print(call("cuLaunchKernel", take("fill"), 1, 1, 1, 256, 1, 1, 0, 0, 0, extra(ctypes.c_size_t(4))))
+    for wrong in (0, 4, 24, 1 << 62):
+        length = ctypes.c_size_t(wrong)
+        print(call("cuLaunchKernel", take("fill"), 1, 1, 1, 256, 1, 1, 0, 0, 0, extra(length)))
     print(call("cuLaunchKernel", take("fill"), 1, 1, 1, 256, 1, 1, 0, 0, 0, 0))
     same(set(words(x, 256)), {80})
 

@@ -8,6 +8,7 @@ raises when a value is wrong, and prints what must be the same both times.
 from __future__ import annotations
 
 import ctypes
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -142,5 +143,6 @@ def free_memory() -> int:
 
 
 def main(cases: dict[str, Any]) -> None:
+    signal.alarm(60)  # nothing here takes more than a few seconds: a hang ends as a failure
     cases["case_" + sys.argv[1]]()
     print("done", flush=True)

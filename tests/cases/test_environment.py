@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that the shim does not reach, starts all at once, and what is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from redirect.machine import Machine
+
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+
+
+def programs(machine: Machine) -> list[int]:
+    return [program["pid"] for program in json.loads(machine.control("status", "--json"))["programs"]]
+
+
+def test_without_the_environment_it_is_plain(machine: Machine) -> None:
+    """Kind 1.15: `env -i` leaves the shim out: the program is right, and status does not list it."""
+    environment = {"LD_LIBRARY_PATH": str(machine.native / "sim"), "PATH": os.environ["PATH"]}
+    command = [sys.executable, str(PROGRAMS / "processes.py"), "worker"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        assert program.stdout.read() == "worked\n"
+        assert program.pid not in programs(machine)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a program setuid")
+def test_setuid_program(native: Path, tmp_path: Path) -> None:
+    """The loader leaves the shim out of a setuid program, in silence, and it runs."""
+    program = tmp_path / "id"
+    shutil.copy("/usr/bin/id", program)
+    program.chmod(0o4755)
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents:
+        if parent.stat().st_uid == os.geteuid() and parent != Path("/"):
+            parent.chmod(parent.stat().st_mode | stat.S_IXOTH)
+    done = subprocess.run(
+        ["setpriv", "--reuid=65534", "--clear-groups", str(program), "-u"],
+        env={"LD_PRELOAD": str(native / "libtessera.so"), "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "0\n")
+
+
+def test_program_of_another_word_size_or_libc(native: Path, tmp_path: Path) -> None:
+    """A statically linked musl program ignores LD_PRELOAD; a dynamic one, see docs/cases.md."""
+    compiler = shutil.which("musl-gcc")
+    if compiler is None:
+        pytest.skip("musl-gcc is not installed")
+    source, program = tmp_path / "m.c", tmp_path / "m"
+    source.write_text("#include <stdio.h>\nint main(void) { puts(\"musl\"); return 0; }\n")
+    subprocess.run([compiler, "-static", str(source), "-o", str(program)], check=True)
+    done = subprocess.run(
+        [str(program)],
+        env={"LD_PRELOAD": str(native / "libtessera.so")},
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "musl\n", "")
+
+
+def test_thirty_two_starts_at_once(machine: Machine) -> None:
+    """Kind 9.5: no global lock at the start: thirty-two programs, each with its own memory."""
+    command = (sys.executable, str(PROGRAMS / "processes.py"), "worker")
+    begin = time.monotonic()
+    with ThreadPoolExecutor(8) as pool:
+        done = list(pool.map(lambda _: machine.run(*command), range(32)))
+    assert [run.stdout for run in done] == ["worked\n"] * 32
+    assert [run.stderr for run in done] == [""] * 32
+    assert time.monotonic() - begin < 60
+    assert programs(machine) == []
+
+
+def test_nothing_of_programs_is_left(machine: Machine) -> None:
+    """Kinds 6.8, 9.6: what ended programs made is gone: IPC sockets, and workers' memory."""
+    machine.run(sys.executable, str(PROGRAMS / "memory.py"), "ipc")
+    folder = machine.folder / "run"
+    assert [path.name for path in folder.iterdir() if path.name.startswith("ipc-")] == []
+
+
+def test_no_controller_folder(native: Path, tmp_path: Path) -> None:
+    """A runtime folder that cannot be made or written is no reason to fail: one line, and plain results."""
+    (tmp_path / "file").write_text("")
+    machine = Machine(native, tmp_path / "file")
+    done = machine.run(sys.executable, str(PROGRAMS / "processes.py"), "worker")
+    assert done.stdout == "worked\n"
+    assert len(re.findall("tessera", done.stderr)) >= 1
+    assert len(done.stderr.splitlines()) == 1
