@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, replace
 
 from tessera.analysis.bounds import Bounds
 from tessera.analysis.coverage import Coverage, Whole
-from tessera.analysis.environment import Env, Environments, Proviso
+from tessera.analysis.domain import Value
+from tessera.analysis.environment import Env, Environments, Fact, Proviso
 from tessera.analysis.families import Box, Hull, Member, families, hull, member_of
 from tessera.analysis.launch import Expr, Launch
 from tessera.analysis.model import NO_FLAGS, Flag, Mode, Property
 from tessera.analysis.pointers import Attribution, Target
-from tessera.analysis.polynomial import Atom, of_atom
+from tessera.analysis.polynomial import Atom, Poly, of_atom
 from tessera.analysis.program import Symbol
 from tessera.analysis.reasons import Reasons
 from tessera.analysis.registers import Registers
@@ -43,6 +44,16 @@ class ByteRange:
     reason: str
     provisos: frozenset[Proviso] = frozenset()
     levels: tuple[tuple[Expr, Expr], ...] = ()  # (pitch, count)
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """`number mod divisor` is `rest`, provided that `proviso` holds."""
+
+    number: Poly
+    divisor: int
+    rest: int
+    proviso: Proviso
 
 
 @dataclass(slots=True)
@@ -74,6 +85,7 @@ class Ranges:
         self._coverage = coverage
         self._reasons = Reasons(registers)
         self._out = Outcome()
+        self._remainders: dict[Env, list[Remainder]] = {}
 
     def run(self, touches: Iterable[Touch]) -> Outcome:
         members: dict[tuple[Atom, Mode, bool], list[Member]] = {}
@@ -119,7 +131,8 @@ class Ranges:
             touch, env, provisos = work.pop()
             choice = self._attribution.sides(touch.address)
             if choice is None or len(work) > MAX_SIDES:
-                yield touch, env, provisos
+                address, support = self._settled(touch.address, env)
+                yield replace(touch, address=address), env, provisos | support
                 continue
             pred, a, b = choice.args
             rest = touch.address - of_atom(choice)
@@ -129,6 +142,29 @@ class Ranges:
                 if value.obligations:
                     more |= {self._bounds.claim(value.obligations, place)}
                 work.append((replace(touch, address=rest + value.poly), place, more))
+
+    def _settled(self, address: Poly, env: Env) -> tuple[Poly, frozenset[Proviso]]:
+        """An address in which `x` is `d * (x / d) + c` wherever `x mod d` is known to be c."""
+        provisos: set[Proviso] = set()
+        for known in self._known_remainders(env):
+            times = _multiple_of(address, known.number)
+            if times is None:
+                continue
+            quotient = self._registers.domain.quotient(Value(known.number), known.divisor).poly
+            exact = quotient.scale(known.divisor).shift(known.rest)
+            difference = times.times(exact - known.number)
+            if difference is not None:
+                address = address + difference
+                provisos.add(known.proviso)
+        return address, frozenset(provisos)
+
+    def _known_remainders(self, env: Env) -> list[Remainder]:
+        found = self._remainders.get(env)
+        if found is None:
+            found = [] if env.parent is None else list(self._known_remainders(env.parent))
+            found += [r for fact in env.facts if (r := _remainder(fact)) is not None]
+            self._remainders[env] = found
+        return found
 
     def _own(self, touch: Touch) -> frozenset[Proviso]:
         """What the address of a touch rests on, seen from where it is computed: the touch's own
@@ -302,6 +338,38 @@ def _merged(ranges: list[ByteRange]) -> list[ByteRange]:
         known = out.get(key)
         out[key] = r if known is None else replace(known, provisos=known.provisos | r.provisos)
     return list(out.values())
+
+
+def _remainder(fact: Fact) -> Remainder | None:
+    """What a fact says when it puts a remainder at one of its ends."""
+    varying, rest = fact.poly.split()
+    number = rest.constant
+    if len(varying) != 1 or number is None or fact.slack is not None:
+        return None
+    ((monomial, weight),) = varying.items()
+    sign = weight.constant
+    atom = monomial[0]
+    if len(monomial) > 1 or atom.kind != "rem" or not isinstance(atom.args[1], int):
+        return None
+    divisor = atom.args[1]
+    if sign == 1 and number == 0:
+        return Remainder(atom.args[0], divisor, 0, fact.proviso)
+    if sign == -1 and number == divisor - 1:
+        return Remainder(atom.args[0], divisor, divisor - 1, fact.proviso)
+    return None
+
+
+def _multiple_of(address: Poly, number: Poly) -> Poly | None:
+    """The uniform factor with which all varying terms of a number stand in an address."""
+    varying, mine = number.split()[0], address.split()[0]
+    factor: Poly | None = None
+    for monomial, weight in varying.items():
+        share = mine.get(monomial)
+        times = share.ratio(weight) if share is not None else None
+        if times is None or (factor is not None and times != factor):
+            return None
+        factor = times
+    return factor
 
 
 def _place(touch: Touch, environments: Environments) -> Env:

@@ -18,7 +18,7 @@ from tessera.analysis.opcodes import (
     space_of,
 )
 from tessera.analysis.polynomial import ZERO, Poly, constant
-from tessera.analysis.predicates import Pred
+from tessera.analysis.predicates import TRUE, Pred, conjunction
 from tessera.analysis.registers import Registers
 from tessera.analysis.slots import elements
 from tessera.native.ptx import Instruction, Operand, OperandKind
@@ -179,12 +179,14 @@ class Scan:
             yield from self._touch(index, READ, ins.operands[1], size, "global")
             return
         read = self._r.domain.interpret(self._r.operand(index, sources[0]), 32, False)
-        when = None
-        chosen = read.poly.single
-        if chosen is not None and chosen.kind == "sel" and chosen.args[2] == Value(ZERO):
-            when, read = chosen.args[0], chosen.args[1]  # p ? n : 0 reads only under p
+        when = TRUE
+        while (chosen := read.poly.single) is not None and chosen.kind == "sel":
+            if chosen.args[2] != Value(ZERO):
+                break
+            when = conjunction(when, chosen.args[0])  # p ? n : 0 reads only under p
+            read = chosen.args[1]
         least = self._r.domain.extremum("min", size, read)
-        yield from self._touch(index, READ, ins.operands[1], least, "global", when)
+        yield from self._touch(index, READ, ins.operands[1], least, "global", None if when is TRUE else when)
 
     def _is_size(self, index: int, operand: Operand) -> bool:
         """A 32-bit operand; cache policies have 64 bits, and predicates none."""
