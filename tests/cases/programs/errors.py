@@ -10,6 +10,7 @@ from support import (
     NON_BLOCKING,
     alloc,
     call,
+    free_memory,
     kernels,
     launch,
     main,
@@ -148,12 +149,14 @@ def case_new_context_after_reset() -> None:
 def case_context_detached() -> None:
     """cuCtxDetach, long deprecated, destroys what cuCtxCreate made."""
     start()
+    before = free_memory()
     for value in range(1, 4):
         context = out("cuCtxCreate_v2", 0, 0)
-        x = alloc(1024)
+        x = alloc(8 << 20)
         launch(kernels()("fill"), x, 256, value)
         same(set(words(x, 256)), {value})
-        print(call("cuCtxDetach", context))
+        ok("cuCtxDetach", context)
+    same(free_memory(), before)  # with all that it held
 
 
 def case_contexts_of_one_device() -> None:

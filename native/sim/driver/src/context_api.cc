@@ -52,6 +52,9 @@ CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, uns
   return create_context(pctx, flags, dev);
 }
 
+// Every use of a context counts once: cuCtxAttach, which adds to it, is not simulated.
+CUresult cuCtxDetach(CUcontext ctx) { return cuCtxDestroy_v2(ctx); }
+
 CUresult cuCtxDestroy_v2(CUcontext ctx) {
   return api([&] {
     require(ctx != nullptr);
