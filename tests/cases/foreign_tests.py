@@ -16,9 +16,9 @@ import os
 import subprocess
 import sys
 import tempfile
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from pathlib import Path
+from xml.etree import ElementTree
 
 TIMEOUT = 600  # seconds for one file
 
@@ -69,7 +69,9 @@ def main() -> int:
     for file in files:
         alone, under = run(folder, file, None), run(folder, file, shim)
         alone_all.update(alone.values())
-        print(f"{file}: alone {dict(Counter(alone.values()))}, shim {dict(Counter(under.values()))}")
+        print(
+            f"{file}: alone {dict(Counter(alone.values()))}, shim {dict(Counter(under.values()))}"
+        )
         for test, outcome in alone.items():
             if outcome == "passed" and under.get(test) != "passed":
                 print(f"  WORSE {test}: {under.get(test, 'no result')}")

@@ -21,11 +21,13 @@ PROGRAMS = Path(__file__).resolve().parent / "programs"
 
 
 def programs(machine: Machine) -> list[int]:
-    return [program["pid"] for program in json.loads(machine.control("status", "--json"))["programs"]]
+    return [
+        program["pid"] for program in json.loads(machine.control("status", "--json"))["programs"]
+    ]
 
 
 def test_without_the_environment_it_is_plain(machine: Machine) -> None:
-    """Kind 1.15: `env -i` leaves the shim out: the program is right, and status does not list it."""
+    """Kind 1.15: `env -i` leaves the shim out: right results, and status lists nothing."""
     environment = {"LD_LIBRARY_PATH": str(machine.native / "sim"), "PATH": os.environ["PATH"]}
     command = [sys.executable, str(PROGRAMS / "processes.py"), "worker"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as program:
@@ -61,7 +63,7 @@ def test_program_of_another_word_size_or_libc(native: Path, tmp_path: Path) -> N
     if compiler is None:
         pytest.skip("musl-gcc is not installed")
     source, program = tmp_path / "m.c", tmp_path / "m"
-    source.write_text("#include <stdio.h>\nint main(void) { puts(\"musl\"); return 0; }\n")
+    source.write_text('#include <stdio.h>\nint main(void) { puts("musl"); return 0; }\n')
     subprocess.run([compiler, "-static", str(source), "-o", str(program)], check=True)
     done = subprocess.run(
         [str(program)],
@@ -94,7 +96,7 @@ def test_nothing_of_programs_is_left(machine: Machine) -> None:
 
 
 def test_no_controller_folder(native: Path, tmp_path: Path) -> None:
-    """A runtime folder that cannot be made or written is no reason to fail: one line, and plain results."""
+    """A runtime folder that cannot be made is no failure: one line, and plain results."""
     (tmp_path / "file").write_text("")
     machine = Machine(native, tmp_path / "file")
     done = machine.run(sys.executable, str(PROGRAMS / "processes.py"), "worker")

@@ -25,9 +25,7 @@ def cases(name: str) -> list[tuple[str, str]]:
 
 
 ALL = [
-    case
-    for name in ("memory", "launches", "order", "errors", "processes")
-    for case in cases(name)
+    case for name in ("memory", "launches", "order", "errors", "processes") for case in cases(name)
 ]
 
 
@@ -42,5 +40,7 @@ def test_same_with_the_shim(machine: Machine, program: str, case: str) -> None:
 
 
 def spoken(text: str) -> list[str]:
-    """Without the lines that tell of a kernel's failure: the simulator's, and of the worker that had it."""
-    return [line for line in text.splitlines() if not re.match(r"tessera-sim:|tessera: worker \d", line)]
+    """Without the lines of the simulator and of a worker on a kernel that failed."""
+    return [
+        line for line in text.splitlines() if not re.match(r"tessera-sim:|tessera: worker \d", line)
+    ]

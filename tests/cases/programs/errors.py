@@ -48,7 +48,13 @@ def fail(kernel: str, address: int | None) -> None:
     if address is None:
         launch(take(kernel), stream=stream, threads=1)
     else:
-        launch(take(kernel), ctypes.c_uint64(address if address < 1 << 40 else x + 1), 256, 5, stream=stream)
+        launch(
+            take(kernel),
+            ctypes.c_uint64(address if address < 1 << 40 else x + 1),
+            256,
+            5,
+            stream=stream,
+        )
     print(after(stream, x))
 
 
@@ -124,7 +130,9 @@ def case_module_errors() -> None:
     start()
     images = [b"", b"hello", b"\x7fELF", b"\x50\xed\x55\xba\x63\0\x10\0" + b"\0" * 8]
     images.append(b".version 99.9\n.target sm_75\n.address_size 64\n")
-    images.append(b".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k() { frobnicate; }\n")
+    images.append(
+        b".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k() { frobnicate; }\n"
+    )
     for image in images:
         print(call("cuModuleLoadData", ctypes.byref(ctypes.c_uint64()), image + b"\0" * 64))
     x = alloc(1024)

@@ -57,12 +57,16 @@ class Kernel(ctypes.Structure):
     @classmethod
     def of(cls, function: int, pointers: Any) -> Kernel:
         """One block of 256 threads; `pointers` has to live as long."""
-        return cls(function, (ctypes.c_uint32 * 7)(1, 1, 1, 256, 1, 1, 0), ctypes.addressof(pointers))
+        return cls(
+            function, (ctypes.c_uint32 * 7)(1, 1, 1, 256, 1, 1, 0), ctypes.addressof(pointers)
+        )
 
 
 def launch_ex(function: int, attributes: list[Attribute], *values: Any, grid: int = 4) -> int:
     table = (Attribute * max(len(attributes), 1))(*attributes)
-    config = Config((ctypes.c_uint32 * 3)(grid, 1, 1), (ctypes.c_uint32 * 3)(64, 1, 1), 0, None, table)
+    config = Config(
+        (ctypes.c_uint32 * 3)(grid, 1, 1), (ctypes.c_uint32 * 3)(64, 1, 1), 0, None, table
+    )
     config.count = len(attributes)
     pointers, _held = pack(values)
     return call("cuLaunchKernelEx", ctypes.byref(config), function, pointers, None)
@@ -73,18 +77,26 @@ def many_parameters(count: int, kind: str = "u32") -> bytes:
     width = 8 if kind == "u64" else 4
     lines = [HEAD, b".visible .entry total(.param .u64 x"]
     lines += [b", .param .%s p%d" % (kind.encode(), i) for i in range(count)]
-    lines.append(b") {\n.reg .b64 %rd<4>; .reg .b32 %r<4>;\nld.param.u64 %rd1, [x]; cvta.to.global.u64 %rd1, %rd1;\n")
+    lines.append(
+        b") {\n.reg .b64 %rd<4>; .reg .b32 %r<4>;\n"
+        b"ld.param.u64 %rd1, [x]; cvta.to.global.u64 %rd1, %rd1;\n"
+    )
     lines.append(b"mov.u64 %rd2, 0;\n")
     for i in range(count):
         if width == 8:
             lines.append(b"ld.param.u64 %%rd3, [p%d]; add.u64 %%rd2, %%rd2, %%rd3;\n" % i)
         else:
-            lines.append(b"ld.param.u32 %%r1, [p%d]; cvt.u64.u32 %%rd3, %%r1; add.u64 %%rd2, %%rd2, %%rd3;\n" % i)
+            lines.append(
+                b"ld.param.u32 %%r1, [p%d]; cvt.u64.u32 %%rd3, %%r1; add.u64 %%rd2, %%rd2, %%rd3;\n"
+                % i
+            )
     lines.append(b"st.global.u64 [%rd1], %rd2;\nret;\n}\n")
     return b"".join(lines)
 
 
-BIG_STRUCT = HEAD + b"""
+BIG_STRUCT = (
+    HEAD
+    + b"""
 .visible .entry pick(.param .u64 x, .param .align 8 .b8 s[%d], .param .u32 at) {
   .reg .b64 %%rd<6>; .reg .b32 %%r<4>;
   ld.param.u64 %%rd1, [x]; cvta.to.global.u64 %%rd1, %%rd1;
@@ -95,6 +107,7 @@ BIG_STRUCT = HEAD + b"""
   ret;
 }
 """
+)
 
 
 def case_many_parameters() -> None:
@@ -152,13 +165,18 @@ def case_bad_launches() -> None:
         ((1, 1, 1), (32, 1, 1), 49153),
         ((1, 1, 1), (32, 1, 1), 1 << 20),
     ):
-        print(grid, block, shared, call("cuLaunchKernel", take("fill"), *grid, *block, shared, 0, pointers, 0))
+        print(
+            grid,
+            block,
+            shared,
+            call("cuLaunchKernel", take("fill"), *grid, *block, shared, 0, pointers, 0),
+        )
     print(call("cuLaunchKernel", 0, 1, 1, 1, 1, 1, 1, 0, 0, pointers, 0))
     ok("cuCtxSynchronize")
 
 
 def case_attributes() -> None:
-    """Kinds 3.1, 3.3: each attribute of cuLaunchKernelEx: done as said, or refused as by the driver."""
+    """Kinds 3.1, 3.3: each attribute of cuLaunchKernelEx is done, or refused as natively."""
     start()
     fill = kernels()("fill")
     x = alloc(1024)
@@ -228,7 +246,10 @@ def case_reload_with_other_code() -> None:
     start()
     x = alloc(1024)
     for value in range(1, 9):
-        text = KERNELS.replace(b"st.global.u32 [%rd3], %r2;", b"add.u32 %%r2, %%r2, %d; st.global.u32 [%%rd3], %%r2;" % value)
+        text = KERNELS.replace(
+            b"st.global.u32 [%rd3], %r2;",
+            b"add.u32 %%r2, %%r2, %d; st.global.u32 [%%rd3], %%r2;" % value,
+        )
         module = out("cuModuleLoadData", text)
         for _ in range(2):
             launch(out("cuModuleGetFunction", module, b"fill"), x, 256, 100)
@@ -263,7 +284,10 @@ def capture(mode: int) -> None:
         ok("cuGraphLaunch", instance, stream)
         launch(add, y, x, 256, stream=stream)
         ok("cuStreamSynchronize", stream)
-        same((words(x, 2), words(y, 1), words(y + 1020, 1)), ([1 + value] * 2, [2 + 2 * value], [1 + 2 * value]))
+        same(
+            (words(x, 2), words(y, 1), words(y + 1020, 1)),
+            ([1 + value] * 2, [2 + 2 * value], [1 + 2 * value]),
+        )
     other = out("cuStreamCreate", 0)
     for _ in range(3):
         ok("cuGraphLaunch", instance, other)
@@ -362,18 +386,37 @@ def case_graph_by_hand() -> None:
 
     inner, outer = out("cuGraphCreate", 0), out("cuGraphCreate", 0)
     first = ctypes.c_uint64()
-    ok("cuGraphAddKernelNode_v2", ctypes.byref(first), inner, None, 0, ctypes.byref(node("fill", x, 256, 4)))
+    ok(
+        "cuGraphAddKernelNode_v2",
+        ctypes.byref(first),
+        inner,
+        None,
+        0,
+        ctypes.byref(node("fill", x, 256, 4)),
+    )
     child, last = ctypes.c_uint64(), ctypes.c_uint64()
     ok("cuGraphAddChildGraphNode", ctypes.byref(child), outer, None, 0, inner)
-    ok("cuGraphAddKernelNode_v2", ctypes.byref(last), outer, ctypes.byref(child), 1, ctypes.byref(node("add", y, x, 256)))
+    ok(
+        "cuGraphAddKernelNode_v2",
+        ctypes.byref(last),
+        outer,
+        ctypes.byref(child),
+        1,
+        ctypes.byref(node("add", y, x, 256)),
+    )
     instance = out("cuGraphInstantiateWithFlags", outer, 0)
     total = 0
-    for value in range(1, 4):
+    for _ in range(3):
         launch(take("fill"), y, 256, total)
         ok("cuGraphLaunch", instance, 0)
         total += 4
         same(set(words(y, 256)), {total})
-    ok("cuGraphExecKernelNodeSetParams_v2", instance, last.value, ctypes.byref(node("add", x, y, 256)))
+    ok(
+        "cuGraphExecKernelNodeSetParams_v2",
+        instance,
+        last.value,
+        ctypes.byref(node("add", x, y, 256)),
+    )
     ok("cuGraphLaunch", instance, 0)
     same(set(words(x, 256)), {4 + total})
 
@@ -393,7 +436,9 @@ def case_graph_node_from_threads() -> None:
 
     def read_and_set() -> None:
         mine = Kernel.of(take("fill"), pointers)
-        read = (ctypes.c_ubyte * 256)()  # what it points to is the driver's, and may be the other thread's next
+        read = (
+            ctypes.c_ubyte * 256
+        )()  # what it points to is the driver's, and may be the other thread's next
         for _ in range(300):
             ok("cuGraphKernelNodeGetParams_v2", node.value, read)
             ok("cuGraphKernelNodeSetParams_v2", node.value, ctypes.byref(mine))
@@ -424,6 +469,42 @@ def case_big_parameters() -> None:
         for at in (0, size // 8, size // 4 - 1):
             launch(pick, x, content, at * 4, threads=1)
             same(words(x, 1), [at])
+
+
+PRINTING = (
+    HEAD
+    + b"""
+.extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 arguments);
+.global .align 1 .b8 text[8] = {118, 37, 100, 32, 37, 100, 10, 0};
+.visible .entry say(.param .u64 x, .param .u32 value) {
+  .local .align 8 .b8 stack[8];
+  .reg .b64 %rd<6>; .reg .b32 %r<6>;
+  ld.param.u64 %rd1, [x]; ld.param.u32 %r1, [value];
+  cvta.to.global.u64 %rd1, %rd1;
+  st.global.u32 [%rd1], %r1;
+  mov.u64 %rd2, stack; cvta.local.u64 %rd3, %rd2;
+  st.local.u32 [stack], %r1; mov.u32 %r2, %tid.x; st.local.u32 [stack+4], %r2;
+  mov.u64 %rd4, text; cvta.global.u64 %rd5, %rd4;
+  { .param .b64 a; .param .b64 b; .param .b32 r;
+    st.param.b64 [a], %rd5; st.param.b64 [b], %rd3;
+    call.uni (r), vprintf, (a, b); ld.param.b32 %r3, [r]; }
+  ret;
+}
+"""
+)
+
+
+def case_device_printf() -> None:
+    """Kind 3.11: what kernels print comes out here, in order, and nothing else with it."""
+    start()
+    say = kernels(PRINTING)("say")
+    fill = kernels()("fill")
+    x = alloc(1024)
+    for value in range(5):
+        launch(fill, x, 256, value)
+        launch(say, x, value, threads=1)
+        ok("cuCtxSynchronize")
+        print("host", value, words(x, 1), flush=True)
 
 
 def case_null_and_wrong() -> None:

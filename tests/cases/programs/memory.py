@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 from support import (
@@ -72,7 +73,9 @@ class IpcHandle(ctypes.Structure):
 def physical(size: int, location: Location) -> tuple[int, int]:
     properties = Properties(type=1, location=location)
     handle = ctypes.c_uint64()
-    return call("cuMemCreate", ctypes.byref(handle), size, ctypes.byref(properties), 0), handle.value
+    return call(
+        "cuMemCreate", ctypes.byref(handle), size, ctypes.byref(properties), 0
+    ), handle.value
 
 
 def fill_up(size: int) -> list[int]:
@@ -136,7 +139,15 @@ def case_ranges() -> None:
     start()
     a, b = alloc(1000), alloc(1000)
     host = (ctypes.c_ubyte * 4096)()
-    for address, size in ((a, 1000), (a + 1, 999), (a, 1001), (a + 999, 2), (b, 1), (a, 0), (a + 1000, 1)):
+    for address, size in (
+        (a, 1000),
+        (a + 1, 999),
+        (a, 1001),
+        (a + 999, 2),
+        (b, 1),
+        (a, 0),
+        (a + 1000, 1),
+    ):
         results = [
             call("cuMemcpyHtoD_v2", address, host, size),
             call("cuMemcpyDtoH_v2", host, address, size),
@@ -168,7 +179,13 @@ def case_attributes() -> None:
         print(single)
         values = [(ctypes.c_uint64 * 2)() for _ in kinds]
         table = (ctypes.c_void_p * len(kinds))(*[ctypes.addressof(v) for v in values])
-        ok("cuPointerGetAttributes", len(kinds), (ctypes.c_int * len(kinds))(*kinds), table, address + 8)
+        ok(
+            "cuPointerGetAttributes",
+            len(kinds),
+            (ctypes.c_int * len(kinds))(*kinds),
+            table,
+            address + 8,
+        )
         together = [v[0] - address if k == 3 else v[0] for k, v in zip(kinds, values, strict=True)]
         same(together, [value for _, value in single])
 
@@ -245,7 +262,13 @@ def case_create_from_a_fresh_thread() -> None:
     results: list[Any] = []
 
     def create() -> None:
-        for location in (Location(1, 0), Location(1, 99), Location(2, 0), Location(3, 0), Location(4, 0)):
+        for location in (
+            Location(1, 0),
+            Location(1, 99),
+            Location(2, 0),
+            Location(3, 0),
+            Location(4, 0),
+        ):
             result, handle = physical(2 * MIB, location)
             results.append(result)
             if result == 0:
@@ -370,7 +393,7 @@ def case_ipc() -> None:
     handle = IpcHandle()
     ok("cuIpcGetMemHandle", ctypes.byref(handle), block + 12)
     expect(INVALID_CONTEXT, "cuIpcOpenMemHandle_v2", ctypes.byref(ctypes.c_uint64()), handle, 1)
-    command = [sys.executable, os.path.abspath(__file__), "import", bytes(handle).hex()]
+    command = [sys.executable, str(Path(__file__).resolve()), "import", bytes(handle).hex()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     print(done.returncode, done.stdout, done.stderr if done.returncode else "")
     same(set(words(block, 1024)), {107})
@@ -381,11 +404,16 @@ def case_ipc() -> None:
 
 
 def case_register_patterns() -> None:
-    """Kind 2.12: tiny, unaligned, adjacent and overlapping registrations; an allocation of nothing."""
+    """Kind 2.12: tiny, unaligned, adjacent, overlapping registrations; an allocation of nothing."""
     start()
     page = (ctypes.c_ubyte * 8192)()
     at = ctypes.addressof(page)
-    print([call("cuMemHostRegister_v2", at + o, n, 0) for o, n in ((100, 4), (200, 80), (280, 20), (100, 4), (90, 12))])
+    print(
+        [
+            call("cuMemHostRegister_v2", at + o, n, 0)
+            for o, n in ((100, 4), (200, 80), (280, 20), (100, 4), (90, 12))
+        ]
+    )
     print([call("cuMemHostUnregister", at + o) for o in (210, 200, 280, 100, 100)])
     address = ctypes.c_uint64(5)
     print(call("cuMemHostAlloc", ctypes.byref(address), 0, 0), address.value)
@@ -398,8 +426,7 @@ def case_leak() -> None:
     stream = out("cuStreamCreate", 1)
 
     def resident() -> int:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * 4096
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
     def pairs(count: int) -> None:
         for i in range(count):

@@ -159,7 +159,7 @@ def case_event_again_and_gone() -> None:
 
 
 def case_host_functions() -> None:
-    """Kinds 4.4, 4.5: host functions and callbacks run in order and see what was copied before them."""
+    """Kinds 4.4, 4.5: host functions and callbacks run in order and see earlier copies."""
     machine = Machine()
     stream = out("cuStreamCreate", NON_BLOCKING)
     a, host, seen = alloc(BYTES), pinned(), []
@@ -185,7 +185,9 @@ def case_host_function_of_a_graph() -> None:
     size = 1 << 20
     host = (ctypes.c_uint32 * (size // 4)).from_address(out("cuMemHostAlloc", size, 0))
     a, seen = alloc(size), []
-    function = HOST_FUNCTION(lambda _data: seen.append((host[0], host[size // 4 - 1], sum(host[:64]))))
+    function = HOST_FUNCTION(
+        lambda _data: seen.append((host[0], host[size // 4 - 1], sum(host[:64])))
+    )
     ok("cuStreamBeginCapture_v2", stream, 0)
     ok("cuMemcpyDtoHAsync_v2", host, a, size, stream)
     ok("cuLaunchHostFunc", stream, function, None)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from support import NON_BLOCKING, alloc, call, kernels, launch, main, ok, out, same, start, words
 
@@ -107,12 +108,20 @@ def case_fork_beside_threads() -> None:
 def case_exec() -> None:
     """Programs started by a program that works: they start anew, and inherit no descriptors."""
     work()
-    command = [sys.executable, os.path.abspath(__file__), "worker"]
+    command = [sys.executable, str(Path(__file__).resolve()), "worker"]
     for close_fds in (True, False):  # vfork and exec; all but close-on-exec descriptors stay open
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, close_fds=close_fds)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, check=False, close_fds=close_fds
+        )
         print(done.returncode, done.stdout, done.stderr)
     listing = "import os; print(sorted(int(n) for n in os.listdir('/proc/self/fd')))"
-    done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=False, close_fds=False)
+    done = subprocess.run(
+        [sys.executable, "-c", listing],
+        capture_output=True,
+        text=True,
+        check=False,
+        close_fds=False,
+    )
     print(done.stdout)
     work_again = os.posix_spawn(sys.executable, command, dict(os.environ))
     same(os.waitpid(work_again, 0)[1], 0)

@@ -113,14 +113,22 @@ def kernels(source: bytes = KERNELS) -> Callable[[str], int]:
     return lambda name: out("cuModuleGetFunction", module, name.encode())
 
 
+def _held(value: Any) -> Any:
+    """An integer as 32 bits, or as 64 when it needs them; ctypes objects as they are."""
+    if not isinstance(value, int):
+        return value
+    return ctypes.c_uint64(value) if value > 0xFFFFFFFF else ctypes.c_uint32(value)
+
+
 def pack(values: tuple[Any, ...]) -> tuple[Any, list[Any]]:
-    held = [v if isinstance(v, ctypes._SimpleCData | ctypes.Structure | ctypes.Array) else
-            (ctypes.c_uint64(v) if v > 0xFFFFFFFF else ctypes.c_uint32(v)) for v in values]  # fmt: skip
+    held = [_held(value) for value in values]
     pointers = (ctypes.c_void_p * max(len(held), 1))(*[ctypes.addressof(v) for v in held])
     return pointers, held
 
 
-def launch(function: int, *values: Any, threads: int = 256, blocks: int = 1, stream: int = 0) -> None:
+def launch(
+    function: int, *values: Any, threads: int = 256, blocks: int = 1, stream: int = 0
+) -> None:
     pointers, _held = pack(values)
     ok("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, 0, stream, pointers, 0)
 
