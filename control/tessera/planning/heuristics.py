@@ -33,6 +33,13 @@ class Search:
             for node in buffer.readers:
                 self.holding[node].append(m)
                 self.readers[m][self.where[node]] += 1
+        names = problem.streams
+        self.stream_of_node = [names.index(node.job) for node in problem.nodes]
+        self.stream_of = {
+            id(value): names.index(name) if (name := problem.stream_of(value)) else -1
+            for value in problem.values
+        }
+        self.room = max(1e-9, problem.in_flight * problem.slack)
         self.capacity = [problem.machine.memory(device) for device in range(self.devices)]
         self._start()
 
@@ -41,8 +48,10 @@ class Search:
         self.leaving, self.arriving = [0.0] * self.devices, [0.0] * self.devices
         self.memory = [0.0] * self.devices
         self.travel = 0.0
+        self.alone = [0.0] * len(self.problem.streams)
         for node, device in enumerate(self.where):
             self.busy[device] += self.loads[node, device]
+            self.alone[self.stream_of_node[node]] += self.loads[node, device]
         for value in self.problem.values:
             self._count(value, 1.0)
         for m, buffer in enumerate(self.problem.buffers):
@@ -56,13 +65,17 @@ class Search:
 
     def _count(self, value: Value, sign: float) -> None:
         source = self.where[value.producer]
+        stream = self.stream_of[id(value)]
         for target in {self.where[i] for i in value.consumers}:
             if target != source:
                 link = self.problem.machine.links[source, target]
                 seconds = sign * value.count * link.time(value.size)
                 self.leaving[source] += seconds
                 self.arriving[target] += seconds
-                self.travel += seconds + sign * value.count * link.latency
+                late = sign * value.count * link.latency
+                self.travel += seconds + late
+                if stream >= 0:
+                    self.alone[stream] += seconds + late
 
     def score(self) -> float:
         """Seconds to be made small; memory that is not there costs much."""
@@ -73,8 +86,10 @@ class Search:
         if self.objective == "latency":
             score = sum(self.busy) + self.travel
         else:
-            loads = (*self.busy, *self.leaving, *self.arriving)
-            score = max(loads) + 1e-3 * sum(load * load for load in loads) / sum(loads)
+            slack = self.problem.slack
+            ports = [load / slack for load in (*self.leaving, *self.arriving)]
+            loads = (*self.busy, *ports)
+            score = max(*loads, max(self.alone) / self.room) + 1e-3 * sum(load * load for load in loads) / sum(loads)
         return score * (1.0 + PENALTY * excess)
 
     def move(self, nodes: Iterable[int], device: int) -> None:
@@ -87,6 +102,8 @@ class Search:
             before, self.where[node] = self.where[node], device
             self.busy[before] -= self.loads[node, before]
             self.busy[device] += self.loads[node, device]
+            change = self.loads[node, device] - self.loads[node, before]
+            self.alone[self.stream_of_node[node]] += change
             for m in self.holding[node]:
                 self._hold(m, before, device)
         for value in values.values():
@@ -142,9 +159,9 @@ class Search:
         loads = [
             max(three) for three in zip(self.busy, self.leaving, self.arriving, strict=True)
         ]
-        most = max(loads)
+        most = max(*loads, max(self.alone) / self.room)
         if max(self.busy) < 0.98 * most:
-            return set(range(self.devices))  # a link: both of its ends matter
+            return set(range(self.devices))  # a link or a stream: all of its nodes matter
         return {device for device, load in enumerate(self.busy) if load >= 0.995 * most}
 
     def _swaps(self, best: float, deadline: float, tries: int = 24) -> float:

@@ -154,7 +154,27 @@ class Model:
             for end in (0, 1):
                 ports = self._port(device, end)
                 if ports[0]:
-                    self.rows.add(-INFINITY, 0.0, [*ports[0], self.period], [*ports[1], -1.0])
+                    index, loads = [*ports[0], self.period], [*ports[1], -self.problem.slack]
+                    self.rows.add(-INFINITY, 0.0, index, loads)
+        for stream in self.problem.streams:
+            self._stream_row(stream)
+
+    def _stream_row(self, stream: str) -> None:
+        """A unit in flight takes its jobs one launch after another; so many are in flight."""
+        index, seconds = [], []
+        for n, node in enumerate(self.problem.nodes):
+            if node.job == stream:
+                index += [self._x(n, device) for device in range(self.devices)]
+                seconds += (self.loads[n] * self.scale).tolist()
+        for v, value in enumerate(self.problem.values):
+            if self.problem.stream_of(value) == stream:
+                for p, pair in enumerate(self.pairs):
+                    link = self.problem.machine.links[pair]
+                    time = value.count * (link.time(value.size) + link.latency)
+                    index.append(self._s(v, p))
+                    seconds.append(time * self.scale)
+        room = self.problem.in_flight * self.problem.slack
+        self.rows.add(-INFINITY, 0.0, [*index, self.period], [*seconds, -room])
 
     def _port(self, device: int, end: int) -> tuple[list[int], list[float]]:
         index, seconds = [], []

@@ -17,6 +17,9 @@ class Outcome:
     busy: Floats  # seconds by device
     leaving: Floats  # seconds that each device's port sends
     arriving: Floats
+    alone: dict[str, float]  # seconds of each job when nothing else runs
+    in_flight: int
+    slack: float
     latency: float  # seconds of one unit alone: launches and transfers one after another
     memory: Floats  # bytes by device
     capacity: Floats
@@ -24,8 +27,19 @@ class Outcome:
 
     @property
     def period(self) -> float:
-        """Seconds from one unit of work to the next, when what is busiest never rests."""
-        return float(max(self.busy.max(), self.leaving.max(), self.arriving.max()))
+        """Seconds from one unit of work to the next: what is busiest never rests."""
+        return max(self._bounds())[0]
+
+    def _bounds(self) -> list[tuple[float, int, str | int]]:
+        """(seconds, kind, which) of everything that may bound the period."""
+        links = max(self.slack, 1e-9)
+        found: list[tuple[float, int, str | int]] = []
+        for kind, loads in enumerate((self.busy, self.leaving / links, self.arriving / links)):
+            i = int(loads.argmax())
+            found.append((float(loads[i]), kind, i))
+        job = max(self.alone, key=lambda name: self.alone[name])
+        found.append((self.alone[job] / (self.in_flight * links), -1, job))
+        return found
 
     @property
     def fits(self) -> bool:
@@ -33,12 +47,12 @@ class Outcome:
 
     def bottleneck(self, labels: list[str]) -> str:
         """What bounds the throughput, in words."""
-        parts = [
-            *((load, f"arithmetic and memory of {labels[i]}") for i, load in enumerate(self.busy)),
-            *((load, f"the link out of {labels[i]}") for i, load in enumerate(self.leaving)),
-            *((load, f"the link into {labels[i]}") for i, load in enumerate(self.arriving)),
+        _, kind, which = max(self._bounds())
+        if isinstance(which, str):
+            return f"one {which} after another: {self.in_flight} in flight are too few"
+        return (f"{labels[which]}", f"the link out of {labels[which]}", f"the link into {labels[which]}")[
+            kind
         ]
-        return max(parts)[1]
 
 
 def evaluate(problem: Problem, assignment: Assignment) -> Outcome:
@@ -49,18 +63,27 @@ def evaluate(problem: Problem, assignment: Assignment) -> Outcome:
     busy = np.bincount(assignment, weights=own, minlength=devices)
     leaving, arriving = np.zeros(devices), np.zeros(devices)
     latency = float(own.sum())
+    alone = dict.fromkeys(problem.streams, 0.0)
+    for node, seconds in zip(problem.nodes, own, strict=True):
+        alone[node.job] += float(seconds)
     for value in problem.values:
         source = int(assignment[value.producer])
+        stream = problem.stream_of(value)
         for target in {int(assignment[i]) for i in value.consumers} - {source}:
             link = problem.machine.links[source, target]
             time = value.count * link.time(value.size)
             leaving[source] += time
             arriving[target] += time
             latency += time + value.count * link.latency
+            if stream:
+                alone[stream] += time + value.count * link.latency
     allowed = bool(problem.allowed()[np.arange(count), assignment].all())
     capacity = np.array([problem.machine.memory(device) for device in range(devices)])
     memory = held(problem, assignment)
-    return Outcome(busy, leaving, arriving, latency, memory, capacity, allowed)
+    return Outcome(
+        busy, leaving, arriving, alone, problem.in_flight, problem.slack,
+        latency, memory, capacity, allowed,
+    )  # fmt: skip
 
 
 def held(problem: Problem, assignment: Assignment) -> Floats:

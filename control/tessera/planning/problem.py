@@ -77,6 +77,8 @@ class Problem:
     outputs: float = 1.0  # of a unit of work
     requests: float = 1.0
     in_flight: int = 1  # units of work that are under way at once
+    slack: float = 1.0  # share of a period that links and streams may be filled with: queues
+    # at a link that is always busy keep devices waiting, and each unit's stream is serial
     name: str = ""
     jobs: tuple[Job, ...] = ()
     folded: Folded | None = None  # from positions in the jobs' launches to nodes
@@ -86,6 +88,16 @@ class Problem:
         """Seconds in a unit of work, node by device."""
         rows = [[node.count * one.time for one in node.times] for node in self.nodes]
         return np.array(rows, dtype=np.float64).reshape(len(self.nodes), self.machine.size)
+
+    @property
+    def streams(self) -> list[str]:
+        """The jobs, each with a stream of its own."""
+        return list(dict.fromkeys(node.job for node in self.nodes))
+
+    def stream_of(self, value: Value) -> str:
+        """The stream that waits for a value on its way; empty when only others do."""
+        job = self.nodes[value.producer].job
+        return job if any(self.nodes[i].job == job for i in value.consumers) else ""
 
     def allowed(self) -> npt.NDArray[np.bool_]:
         """Whether a node may run on a device."""
