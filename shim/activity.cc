@@ -3,6 +3,7 @@
 
 #include <sched.h>
 
+#include <chrono>
 #include <new>
 
 namespace tessera::shim {
@@ -92,11 +93,17 @@ HomePass::HomePass() : presence_(mine()) {
 
 HomePass::~HomePass() { presence_.inside.fetch_sub(1, std::memory_order_release); }
 
-void HomePass::drain() {
+bool HomePass::drain() {
+  constexpr auto kPatience = std::chrono::milliseconds(50);
+  const auto began = std::chrono::steady_clock::now();
   const Presence* self = &mine();
   for (Presence* it = presences<Presence>().first.load(std::memory_order_acquire); it != nullptr; it = it->next) {
-    while (it != self && it->inside.load(std::memory_order_seq_cst) != 0) sched_yield();
+    while (it != self && it->inside.load(std::memory_order_seq_cst) != 0) {
+      if (std::chrono::steady_clock::now() - began > kPatience) return false;
+      sched_yield();
+    }
   }
+  return true;
 }
 
 }  // namespace tessera::shim

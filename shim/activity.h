@@ -69,8 +69,9 @@ class HomePass {
   HomePass(const HomePass&) = delete;
   HomePass& operator=(const HomePass&) = delete;
 
-  /// Waits until no other thread is inside a HomePass.
-  static void drain();
+  /// Waits until no other thread is inside a HomePass. False when one stays too long: the driver holds it up, perhaps
+  /// until this thread has gone on.
+  [[nodiscard]] static bool drain();
 
  private:
   struct Presence;

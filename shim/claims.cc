@@ -14,7 +14,7 @@ constexpr uint32_t kMaxRanges = 256;
 constexpr uint64_t kNullPage = 65536;     // a pointer below is null, or null with an offset
 constexpr uint64_t kNoMemory = 1u << 28;  // no memory of a GPU lies below
 
-bool pack_extra(void** extra, std::vector<uint8_t>& block) {
+bool pack_extra(void** extra, size_t expected, std::vector<uint8_t>& block) {
   const void* buffer = nullptr;
   const size_t* size = nullptr;
   for (void** at = extra; *at != CU_LAUNCH_PARAM_END; at += 2) {
@@ -25,7 +25,7 @@ bool pack_extra(void** extra, std::vector<uint8_t>& block) {
     else
       return false;
   }
-  if (buffer == nullptr || size == nullptr) return false;
+  if (buffer == nullptr || size == nullptr || *size != expected) return false;  // the driver has a say in other sizes
   const auto* bytes = static_cast<const uint8_t*>(buffer);
   block.assign(bytes, bytes + *size);
   return true;
@@ -83,7 +83,10 @@ ts_launch_shape shape_of(const LaunchRequest& request, std::span<const uint8_t> 
 }  // namespace
 
 bool pack_parameters(const LaunchRequest& request, const FunctionEntry& entry, std::vector<uint8_t>& block) {
-  if (request.extra != nullptr) return pack_extra(request.extra, block);
+  if (request.extra != nullptr) {
+    // Both at once is an error, and the driver's to report.
+    return request.kernel_parameters == nullptr && pack_extra(request.extra, entry.parameter_size, block);
+  }
   block.assign(entry.parameter_size, 0);
   if (entry.parameters.empty()) return true;
   if (request.kernel_parameters == nullptr) return false;

@@ -212,7 +212,7 @@ void Coherence::after_home(const Footprint& footprint) {
 }
 
 CUresult Coherence::wait_for_other_streams(StreamState& stream) {
-  HomePass::drain();
+  if (!HomePass::drain()) return CUDA_ERROR_LAUNCH_TIMEOUT;
   std::vector<CUstream> others;
   bool through_legacy = false;
   activity().for_each([&](CUstream handle, size_t slot, uint64_t count) {

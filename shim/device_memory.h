@@ -133,7 +133,7 @@ class DeviceMemory {
   std::map<uint64_t, CUmemGenericAllocationHandle> handles_;  // by chunk begin
   std::map<uint64_t, Owner> owners_;                          // by allocation begin
   std::vector<CUdeviceptr> deferred_;
-  std::vector<Range> exposed_;  // chunks
+  std::vector<Range> exposed_;            // chunks
   uint64_t next_id_ = uint64_t{1} << 48;  // the driver numbers its own allocations from 1
 };
 

@@ -228,8 +228,9 @@ CUresult open_handle(CUdeviceptr* address, const Handle& handle, unsigned int fl
     opened().emplace(*address, made);
     return CUDA_SUCCESS;
   } catch (const std::exception& error) {
-    log_line(tessera::LogLevel::kWarn, "memory of process %u cannot be opened: %s (both need the same TESSERA_RUNTIME_DIR)",
-             handle.process, error.what());
+    log_line(tessera::LogLevel::kWarn,
+             "memory of process %u cannot be opened: %s (both need the same TESSERA_RUNTIME_DIR)", handle.process,
+             error.what());
     return CUDA_ERROR_INVALID_VALUE;
   }
 }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 
+#include "driver.h"
 #include "log.h"
 #include "runtime.h"
 #include "session.h"
@@ -38,6 +39,28 @@ uint64_t mix(uint64_t value) {
   return value ^ value >> 33;
 }
 
+uint32_t architecture_of_current_device() {
+  CUdevice device = 0;
+  int major = 0, minor = 0;
+  if (driver().cuCtxGetDevice(&device) != CUDA_SUCCESS) return 0;
+  driver().cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+  driver().cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+  return static_cast<uint32_t>(major * 10 + minor);
+}
+
+/// A driver that does not know the attributes knows no clusters.
+std::array<uint32_t, 3> required_cluster_of(const FunctionEntry& entry) {
+  constexpr CUfunction_attribute kSizes[] = {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
+                                             CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
+                                             CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH};
+  std::array<uint32_t, 3> size{};
+  for (size_t i = 0; i < size.size(); ++i) {
+    int value = 0;
+    if (entry.attribute(kSizes[i], &value) == CUDA_SUCCESS && value > 0) size[i] = static_cast<uint32_t>(value);
+  }
+  return size;
+}
+
 /// TESSERA_SCATTER: a device for this launch, whatever the placement says.
 uint32_t scattered(uint64_t seed) {
   static std::atomic<uint64_t> launches{0};
@@ -60,6 +83,8 @@ void KernelState::ask() {
   if (image == nullptr || !image->complete()) return;
   if (entry_->attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &max_threads_) != CUDA_SUCCESS) max_threads_ = 0;
   if (entry_->attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, &static_shared_) != CUDA_SUCCESS) max_threads_ = 0;
+  home_architecture_ = architecture_of_current_device();
+  required_cluster_ = required_cluster_of(*entry_);
   KernelAnswer answer = ask_kernel(*image, entry_->name);
   kernel_id_ = answer.kernel_id;
   pending_.store(answer.status == TS_KERNEL_PENDING, std::memory_order_relaxed);
@@ -130,11 +155,13 @@ void KernelState::count_bytes_in(uint32_t device, uint64_t bytes) {
 
 int64_t KernelState::on_worker(const WorkerLink& worker) const {
   const OnWorker& known = on_worker_[worker.index()];
-  return known.worker == &worker ? known.number : kNotLoaded;
+  const bool same = known.worker == &worker && known.max_dynamic_shared == entry_->max_dynamic_shared.load() &&
+                    known.shared_carveout == entry_->shared_carveout.load();
+  return same ? known.number : kNotLoaded;
 }
 
 void KernelState::set_on_worker(const WorkerLink& worker, int64_t number) {
-  on_worker_[worker.index()] = {&worker, number};
+  on_worker_[worker.index()] = {&worker, number, entry_->max_dynamic_shared.load(), entry_->shared_carveout.load()};
 }
 
 KernelState& kernel_state(CUfunction function) {

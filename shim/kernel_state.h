@@ -11,6 +11,7 @@
 
 #include "home_timer.h"
 #include "registry.h"
+#include "tessera/access/summary.h"
 #include "tessera/protocol/control.h"
 
 namespace tessera::shim {
@@ -29,6 +30,11 @@ class KernelState {
   uint32_t properties() const { return properties_; }
   uint32_t minimum_architecture() const { return minimum_architecture_; }
   uint32_t only_architecture() const { return only_architecture_; }
+  uint32_t home_architecture() const { return home_architecture_; }
+  /// Blocks of a cluster that the kernel's code asks for; zeros: none.
+  const std::array<uint32_t, 3>& required_cluster() const { return required_cluster_; }
+  /// Whether it looks at memory that others may be writing meanwhile, and so may wait for them.
+  bool watches_others() const { return (properties_ & TS_KERNEL_SYSTEM_SCOPE) != 0; }
 
   /// Whether home's driver would take a launch of this shape. In doubt it is asked: the launch stays home.
   bool surely_valid(const uint32_t (&grid)[3], const uint32_t (&block)[3], uint32_t dynamic_shared) const;
@@ -48,7 +54,7 @@ class KernelState {
   uint32_t counter_slot() const { return counter_slot_; }
 
   /// The function's number on a worker, under the world's lock. It holds for that
-  /// attachment alone: a worker attached anew knows nothing.
+  /// attachment alone: a worker attached anew knows nothing. And for the attributes that the function had then.
   static constexpr int64_t kNotLoaded = -2, kRefused = -1;
   int64_t on_worker(const WorkerLink& worker) const;
   void set_on_worker(const WorkerLink& worker, int64_t number);
@@ -71,9 +77,12 @@ class KernelState {
   std::atomic<uint32_t> launches_while_pending_{0};
   ts_kernel_counters* counters_ = nullptr;
   uint32_t counter_slot_ = UINT32_MAX;
+  uint32_t home_architecture_ = 0;
+  std::array<uint32_t, 3> required_cluster_{};
   struct OnWorker {
     const WorkerLink* worker = nullptr;
     int64_t number = kNotLoaded;
+    int max_dynamic_shared = -1, shared_carveout = -1;
   };
   std::array<OnWorker, TS_MAX_DEVICES> on_worker_{};
 };

@@ -31,10 +31,15 @@ CUresult launch(const LaunchRequest& request, Real&& real) {
     if (world().calm()) [[likely]] {
       activity().bump(request.stream);
       state.count_launch(0, reason);
-      if (ts_kernel_counters* counters = state.to_be_timed(); counters != nullptr && !is_capturing(request.stream)) {
+      // While anything is captured, anywhere, asking for an event's time would spoil the capture.
+      if (ts_kernel_counters* counters = state.to_be_timed();
+          counters != nullptr && world().captures.load(std::memory_order_acquire) == 0) {
         return after_call(home_timer().time(request.stream, *counters, real));
       }
-      return after_call(real());
+      const CUresult result = real();
+      if (reason == TS_STAY_PROPERTY && result == CUDA_SUCCESS && state.watches_others()) [[unlikely]]
+        may_wait_for_host(request.stream);
+      return after_call(result);
     }
   }
   using Call = std::remove_reference_t<Real>;

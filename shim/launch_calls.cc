@@ -42,7 +42,9 @@ TESSERA_LAUNCH(cuLaunchCooperativeKernel_ptsz, true, true)
 #define TESSERA_LAUNCH_EX(symbol, per_thread)                                                                         \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(const CUlaunchConfig* config, CUfunction function, void** parameters,  \
                                                void** extra) {                                                        \
-    if (config == nullptr) return driver().symbol(config, function, parameters, extra);                               \
+    if (config == nullptr || (config->attrs == nullptr && config->numAttrs != 0)) {                                   \
+      return after_call(driver().symbol(config, function, parameters, extra));                                        \
+    }                                                                                                                 \
     LaunchRequest request;                                                                                            \
     request.function = function;                                                                                      \
     request.grid[0] = config->gridDimX, request.grid[1] = config->gridDimY, request.grid[2] = config->gridDimZ;       \

@@ -12,14 +12,22 @@ CUresult prepare_home(CUstream stream, const Footprint& footprint) {
 }
 
 CUresult opaque_call(CUstream stream, bool per_thread, CUresult (*call)(void*), void* argument) {
-  return enqueue(stream, per_thread, anything, [&] { return call(argument); });
+  const CUresult result = enqueue(stream, per_thread, anything, [&] { return call(argument); });
+  if (result == CUDA_SUCCESS) may_wait_for_host(normalized(stream, per_thread));
+  return result;
+}
+
+void may_wait_for_host(CUstream stream) {
+  if (!runtime().active() || is_capturing(stream)) return;
+  const std::lock_guard lock(world().mutex);
+  world().host_waits.add(world().streams.get(stream));
 }
 
 CUresult after_call(CUresult result) {
   const CUresult failure = world().failure();
   if (failure == CUDA_SUCCESS) [[likely]]
     return result;
-  return result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY ? failure : result;
+  return failure;  // sticky: as after a fault of a kernel at home, every call gets it
 }
 
 namespace {
@@ -86,6 +94,7 @@ void context_left(CUcontext context, const std::vector<CUdeviceptr>& memory) {
     if (all.workers[index] == nullptr || all.workers[index]->context() != context) continue;
     if (all.detach_worker(index)) all.fail(CUDA_ERROR_LAUNCH_FAILED);
   }
+  all.forgive();
   all.rest();
 }
 

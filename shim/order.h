@@ -44,33 +44,28 @@ CUresult enqueue(CUstream stream, bool per_thread, Describe&& describe, Call&& c
   return after_call(result);
 }
 
-/// A call that returns when its work is done. The lock is not held meanwhile:
-/// other threads may have to go on before this one can.
+/// A call that may return only when its work is done, and of which nobody can say when it was enqueued: other threads
+/// may have to go on before it ends, so it holds nothing of ours up. What comes in between is as if it had come before.
 template <class Describe, class Call>
 CUresult complete(CUstream stream, bool per_thread, Describe&& describe, Call&& call) {
   const CUstream handle = normalized(stream, per_thread);
-  {
-    const HomePass pass;
-    if (world().calm()) {
-      activity().bump(handle);
-      return after_call(call());
-    }
+  const bool calm = world().calm();
+  if (!calm) {
+    const std::lock_guard lock(world().mutex);
+    if (const CUresult ready = prepare_home(handle, describe()); ready != CUDA_SUCCESS) return after_call(ready);
   }
-  std::unique_lock lock(world().mutex);
-  const Footprint footprint = describe();
-  if (const CUresult ready = prepare_home(handle, footprint); ready != CUDA_SUCCESS) return after_call(ready);
-  activity().bump(handle);
-  CUresult result = CUDA_SUCCESS;
-  {
-    const HomePass pass;  // redirections that must come after this call wait for it
-    lock.unlock();
-    result = call();
-  }
-  lock.lock();
+  const bool captured = is_capturing(handle);
+  const CUresult result = call();
+  activity().bump(handle);  // behind the call: what is launched now has to wait for it
+  if (calm && world().calm()) return after_call(result);
+  const std::lock_guard lock(world().mutex);
   world().check_workers();
-  if (result == CUDA_SUCCESS) Coherence(world()).after_home(footprint);
+  if (result == CUDA_SUCCESS && !captured) Coherence(world()).after_home(describe());
   return after_call(result);
 }
+
+/// The operation just given to the stream may wait for something that the host does.
+void may_wait_for_host(CUstream stream);
 
 /// A call that waits for work, or asks whether it is done, and gives the device nothing.
 template <class Join, class Call>

@@ -32,6 +32,31 @@ bool carries_over(const CUlaunchAttribute& attribute) {
   }
 }
 
+/// Whether home's driver would take the cluster of this launch.
+bool cluster_is_valid(const LaunchRequest& request, const KernelState& state) {
+  constexpr uint32_t kPortable = 8;  // blocks of a cluster that every device with clusters can hold
+  constexpr uint32_t kFirstWithClusters = 90;
+  uint32_t size[3] = {state.required_cluster()[0], state.required_cluster()[1], state.required_cluster()[2]};
+  for (const CUlaunchAttribute& attribute : request.attributes) {
+    if (attribute.id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
+    const auto& wanted = attribute.value.clusterDim;
+    const bool differs = size[0] != 0 && (size[0] != wanted.x || size[1] != wanted.y || size[2] != wanted.z);
+    if (differs || wanted.x == 0 || wanted.y == 0 || wanted.z == 0) return false;
+    size[0] = wanted.x, size[1] = wanted.y, size[2] = wanted.z;
+  }
+  if (size[0] == 0) return true;  // no clusters
+  return state.home_architecture() >= kFirstWithClusters && uint64_t{size[0]} * size[1] * size[2] <= kPortable &&
+         request.grid[0] % size[0] == 0 && request.grid[1] % size[1] == 0 && request.grid[2] % size[2] == 0;
+}
+
+/// Whether function, stream and thread belong to one context: to the driver all else is an error.
+bool in_one_context(const LaunchRequest& request, const KernelState& state) {
+  CUcontext current = nullptr;
+  if (driver().cuCtxGetCurrent(&current) != CUDA_SUCCESS) return false;
+  const CUcontext own = state.entry()->context();
+  return (own == nullptr || own == current) && world().streams.get(request.stream).context == current;
+}
+
 bool runs_on(const KernelState& state, const ts_device& device) {
   const uint32_t architecture = device.compute_capability;
   if (state.only_architecture() != 0) return architecture == state.only_architecture();
@@ -56,7 +81,10 @@ class Move {
   Redirection run() {
     if (!load_function() || worker_.lane_of(stream_) < 0 || !make_room()) return stay(TS_STAY_WORKER);
     if (!worker_.send_chunks(world().memory, claims_.all)) return stay(TS_STAY_WORKER);
-    world().wake();
+    // Its bounds claim more than it touches, so it is ordered behind all other streams: never behind what may wait for
+    // the host, which may be waiting for this very launch.
+    if (!claims_.exact && world().host_waits.unfinished_beside(stream_)) return stay(TS_STAY_WORKER);
+    if (!world().wake()) return stay(TS_STAY_WORKER);
     uint32_t start = 0;
     CUresult result = order();
     if (result == CUDA_SUCCESS) result = coherence_.gate(stream_, worker_, &start);
@@ -72,8 +100,8 @@ class Move {
 
  private:
   bool load_function() {
+    const FunctionEntry& entry = *state_.entry();
     if (state_.on_worker(worker_) == KernelState::kNotLoaded) {
-      const FunctionEntry& entry = *state_.entry();
       const auto image = entry.image();
       std::string reason = "its image is gone";
       const int64_t number = image == nullptr
@@ -190,6 +218,7 @@ Redirection redirect(const LaunchRequest& request, KernelState& state, uint32_t 
     return stay(TS_STAY_ATTRIBUTES);
   }
   if (!state.surely_valid(request.grid, request.block, request.dynamic_shared)) return stay(TS_STAY_ATTRIBUTES);
+  if (!cluster_is_valid(request, state) || !in_one_context(request, state)) return stay(TS_STAY_ATTRIBUTES);
   // While anything is captured, waiting for other streams could become part of the capture.
   if (world().captures.load(std::memory_order_acquire) != 0) return stay(TS_STAY_CAPTURE);
   WorkerLink* worker = attached_worker(device);

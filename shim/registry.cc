@@ -33,6 +33,11 @@ Registry& registry() {
   return instance;
 }
 
+CUcontext ModuleEntry::context() const {
+  const std::lock_guard lock(registry().mutex_);
+  return context_;
+}
+
 std::shared_ptr<const Image> ModuleEntry::image() const {
   const std::lock_guard lock(registry().mutex_);
   return library_ != nullptr ? library_->image_ : image_;

@@ -26,6 +26,8 @@ class ModuleEntry {
  public:
   /// The image, or null: not tracked, or unloaded. Takes a lock.
   std::shared_ptr<const Image> image() const;
+  /// Null for a library.
+  CUcontext context() const;
   /// The address of one of its variables was given out, or options changed its
   /// code: a copy of the module elsewhere would not be the same. Its functions stay home.
   bool pinned_home() const {
@@ -71,6 +73,8 @@ class FunctionEntry {
   }
   /// One attribute of the function on the current device, from the driver.
   CUresult attribute(CUfunction_attribute which, int* value) const;
+  /// The context of its module; null for a CUkernel, which has none. Takes a lock.
+  CUcontext context() const { return module_->context(); }
   bool unloaded() const { return unloaded_.load(std::memory_order_acquire); }
 
   // What cuFuncSetAttribute and its like set; -1: nothing.

@@ -23,6 +23,12 @@ CUcontext current_context() {
   return driver().cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
 }
 
+CUcontext context_of(CUstream stream) {
+  CUcontext context = nullptr;
+  if (!is_special(stream) && driver().cuStreamGetCtx(stream, &context) == CUDA_SUCCESS) return context;
+  return current_context();
+}
+
 StreamState::Kind kind_of(CUstream stream) {
   if (stream == CU_STREAM_LEGACY) return StreamState::Kind::kLegacy;
   if (stream == CU_STREAM_PER_THREAD) return StreamState::Kind::kBlocking;
@@ -54,7 +60,7 @@ StreamState& Streams::get(CUstream stream) {
     state->id = next_id_++;
     state->thread = std::get<2>(key);
     state->handle = stream;
-    state->context = current_context();
+    state->context = context_of(stream);
     state->kind = kind_of(stream);
   }
   return *state;

@@ -27,7 +27,7 @@ struct StreamState {
   uint64_t id = 0;              // never given to another stream, whatever becomes of the handle
   uint64_t thread = 0;          // whose per-thread stream it is; 0: any thread may name it
   CUstream handle = nullptr;    // normalised
-  CUcontext context = nullptr;  // current where the program first used the stream
+  CUcontext context = nullptr;  // its own; of special handles, the one that is current
   Kind kind = Kind::kBlocking;
   uint16_t unjoined = 0;      // bit w: worker w's lane of this stream has operations the stream does not wait for yet
   int16_t lanes[16];          // by worker; -1: none yet

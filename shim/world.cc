@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "world.h"
 
+#include <algorithm>
+
 #include "driver.h"
 #include "seams.h"
 
@@ -23,10 +25,12 @@ void process_forked() {
   current_world().store(new World, std::memory_order_relaxed);
 }
 
-void World::wake() {
-  if (!calm_.load(std::memory_order_relaxed)) return;
+bool World::wake() {
+  if (!calm_.load(std::memory_order_relaxed)) return true;
   calm_.store(false, std::memory_order_seq_cst);
-  HomePass::drain();
+  if (HomePass::drain()) return true;
+  calm_.store(true, std::memory_order_seq_cst);
+  return false;
 }
 
 void World::rest() {
@@ -36,6 +40,12 @@ void World::rest() {
 void World::fail(CUresult error) {
   CUresult none = CUDA_SUCCESS;
   failure_.compare_exchange_strong(none, error, std::memory_order_acq_rel);
+}
+
+void World::forgive() {
+  const bool attached =
+      std::any_of(workers.begin(), workers.end(), [](const auto& worker) { return worker != nullptr; });
+  if (!attached) failure_.store(CUDA_SUCCESS, std::memory_order_release);
 }
 
 bool World::detach_worker(uint32_t index) {

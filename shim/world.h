@@ -12,6 +12,7 @@
 
 #include "activity.h"
 #include "device_memory.h"
+#include "host_waits.h"
 #include "streams.h"
 #include "tessera/memory/directory.h"
 #include "worker_link.h"
@@ -28,8 +29,9 @@ class World {
 
   bool calm() const { return calm_.load(std::memory_order_seq_cst); }
   /// Called with the lock before anything becomes remote: afterwards every home
-  /// call either has been enqueued already or will take the lock.
-  void wake();
+  /// call either has been enqueued already or will take the lock. False, and nothing may become remote, when a home
+  /// call of another thread does not come to an end.
+  [[nodiscard]] bool wake();
   /// Called with the lock after work that may have ended all remoteness.
   void rest();
   uint32_t unjoined_streams = 0;
@@ -48,6 +50,12 @@ class World {
   /// The sticky error of a lost or failed worker; CUDA_SUCCESS while there is none.
   CUresult failure() const { return failure_.load(std::memory_order_acquire); }
   void fail(CUresult error);
+
+  /// Operations that may wait for the host, unfinished ones: what waits for their streams may wait for itself.
+  HostWaits host_waits;
+
+  /// The program made a context anew: the failure went with the old one, once no worker is attached any more.
+  void forgive();
 
   /// Captures that have begun and not ended, on any stream.
   std::atomic<uint32_t> captures{0};

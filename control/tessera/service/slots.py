@@ -11,10 +11,11 @@ from tessera.cluster.processes import ProcessIdentity
 
 log = logging.getLogger(__name__)
 
-# Where drivers grant reservations as wanted, and above what sanitizers use.
+# Where drivers grant reservations as wanted, above what sanitizers use, and below 0x540000000000,
+# near which the kernel puts position-independent programs and their heaps.
 FIRST_BASE = 0x200000000000
 SLOT_SIZE = 1 << 40
-SLOTS = 64
+SLOTS = 52
 
 
 class SlotsExhaustedError(Exception):
