@@ -26,6 +26,7 @@ from tessera.analysis.registers import Registers
 from tessera.analysis.touches import Touch
 from tessera.native.ptx import Space
 
+MAX_SPLIT = 64  # touches of a kernel whose indices are taken apart too
 MAX_SIDES = 10_000  # touches still to be taken apart
 
 
@@ -126,29 +127,37 @@ class Ranges:
 
     def _sides(self, touches: Iterable[Touch]) -> Iterable[tuple[Touch, Env, frozenset[Proviso]]]:
         """Touches, those through `p ? a : b` as two that are made under p and under not p."""
+        touches = list(touches)
+        split: set[Poly] = set()  # addresses that an index was chosen for: one choice is enough
         work = [(t, _place(t, self._environments), self._own(t)) for t in touches][::-1]
         while work:
             touch, env, provisos = work.pop()
             choice = self._attribution.sides(touch.address)
+            if choice is None and len(touches) <= MAX_SPLIT and touch.address not in split:
+                choice = _index_choice(touch.address)
             if choice is None or len(work) > MAX_SIDES:
                 address, support = self._settled(touch.address, env)
                 yield replace(touch, address=address), env, provisos | support
                 continue
             pred, a, b = choice.args
-            rest = touch.address - of_atom(choice)
+            weight = touch.address.terms[choice,]
+            rest = touch.address - of_atom(choice).scale(weight)
             for value, side in ((b, pred.negated()), (a, pred)):
                 place = self._environments.refine(env, side)
                 more = provisos
                 if value.obligations:
                     more |= {self._bounds.claim(value.obligations, place)}
-                work.append((replace(touch, address=rest + value.poly), place, more))
+                address = rest + value.poly.scale(weight)
+                if weight != 1 or choice.hi is not None:
+                    split.add(address)
+                work.append((replace(touch, address=address), place, more))
 
     def _settled(self, address: Poly, env: Env) -> tuple[Poly, frozenset[Proviso]]:
         """An address in which `x` is `d * (x / d) + c` wherever `x mod d` is known to be c."""
         provisos: set[Proviso] = set()
         for known in self._known_remainders(env):
             times = _multiple_of(address, known.number)
-            if times is None:
+            if times is None or not self._bounds.holds(known.proviso):
                 continue
             quotient = self._registers.domain.quotient(Value(known.number), known.divisor).poly
             exact = quotient.scale(known.divisor).shift(known.rest)
@@ -338,6 +347,14 @@ def _merged(ranges: list[ByteRange]) -> list[ByteRange]:
         known = out.get(key)
         out[key] = r if known is None else replace(known, provisos=known.provisos | r.provisos)
     return list(out.values())
+
+
+def _index_choice(address: Poly) -> Atom | None:
+    """A choice between two values of an index in an address."""
+    for monomial in address.terms:
+        if len(monomial) == 1 and monomial[0].kind == "sel":
+            return monomial[0]
+    return None
 
 
 def _remainder(fact: Fact) -> Remainder | None:
