@@ -9,15 +9,11 @@ import pytest
 
 pytest.importorskip("triton")
 
-from kernel_corpus import oracle
+from kernel_corpus import corpora, oracle
 from kernel_corpus.triton_support import compile_variant, variants
 from tessera.analysis import Flag, KernelSummary, analyze_module
 
 VARIANTS = variants()
-DATA_DECIDES = {
-    "embedding", "paged_keys", "histogram", "paged_attention", "cache_update", "expert_matmul",
-    "cross_entropy",
-}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +37,7 @@ def test_against_the_oracle(name: str, simulator: None, tmp_path: Path) -> None:
     print(verdict)
     assert verdict.violations == []
     assert verdict.launches == len(launches)
-    if name not in DATA_DECIDES:
+    if name not in corpora.DATA_DECIDES:
         assert verdict.claimed <= 1.1 * verdict.touched
 
 
@@ -53,7 +49,7 @@ def test_newer_architectures(name: str, architecture: int) -> None:
     assert not summary.is_unknown, summary.explain()
     assert summary.only_architecture == architecture
     bounded = [a for a in summary.accesses if not a.flags & Flag.UNBOUNDED]
-    assert bounded or name in DATA_DECIDES
+    assert bounded or name in corpora.DATA_DECIDES
 
 
 def test_matmul_claims_no_more_than_its_operands() -> None:

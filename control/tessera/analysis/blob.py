@@ -25,10 +25,6 @@ ACCESS = struct.Struct("<BBBxIiiiI6i")
 
 
 def encode(summary: KernelSummary) -> bytes:
-    from tessera.native import access
-
-    if access.constants()["TS_SUMMARY_VERSION"] == 1:
-        return _encode_first_format(summary)
     size = HEADER.size + NODE.size * len(summary.nodes) + ACCESS.size * len(summary.accesses)
     parts = [
         HEADER.pack(
@@ -60,26 +56,6 @@ def encode(summary: KernelSummary) -> bytes:
         )
         for a in summary.accesses
     ]
-    return b"".join(parts)
-
-
-def _encode_first_format(summary: KernelSummary) -> bytes:
-    """For native parts of before there were levels: such accesses become unbounded."""
-    first = struct.Struct("<BB2xIiiiI")
-    size = HEADER.size + NODE.size * len(summary.nodes) + first.size * len(summary.accesses)
-    header = (
-        MAGIC, 1, size, int(summary.properties), len(summary.nodes), len(summary.accesses),
-        summary.parameter_block_size, summary.minimum_architecture, summary.only_architecture, 0,
-    )  # fmt: skip
-    parts = [HEADER.pack(*header)]
-    parts += [NODE.pack(n.op, n.a, n.b, n.c, n.value) for n in summary.nodes]
-    for a in summary.accesses:
-        flags, lo, hi = a.flags, a.lo, a.hi
-        if a.levels:
-            flags = (flags | Flag.UNBOUNDED) & ~(Flag.EXACT | Flag.MUST_WRITE)
-            lo = hi = None
-        words = (a.mode, flags, a.parameter_offset, _index(a.guard), _index(lo), _index(hi), a.line)
-        parts.append(first.pack(*words))
     return b"".join(parts)
 
 

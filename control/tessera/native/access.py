@@ -85,7 +85,7 @@ def evaluate(
 
 
 def _levels(found: Any) -> tuple[int, tuple[tuple[int, int], ...], int]:
-    if not getattr(found, "n_levels", 0):
+    if not found.n_levels:
         return 0, (), 0
     pairs = tuple((found.pitch[i], found.count[i]) for i in range(found.n_levels))
     return found.width, pairs, found.row_flags
@@ -119,22 +119,8 @@ def _aligned(blob: bytes) -> tuple[Any, bool]:
 @functools.cache
 def _ffi() -> Any:
     ffi: Any = cffi.FFI()
-    text = cdef_text("tessera/access/summary.h")
-    if b"ts_summary_memo_prepare" not in library_path("libtessera_access.so").read_bytes():
-        text = _first_format(text)
-    ffi.cdef(text)
+    ffi.cdef(cdef_text("tessera/access/summary.h"))
     return ffi
-
-
-def _first_format(text: str) -> str:
-    """The header as it was when a library without memos was built."""
-    text = text.replace("TS_SUMMARY_VERSION = 2", "TS_SUMMARY_VERSION = 1")
-    lines = [line for line in text.splitlines() if "n_levels, row_flags" not in line]
-    dropped = ("uint32_t access; ", "uint64_t width; ", "uint64_t pitch[", "ts_summary_memo")
-    lines = [line for line in lines if not line.strip().startswith(dropped)]
-    text = "\n".join(lines).replace("void ts_summary_memo_prepare(ts_memo* memo, const void* blob);", "")
-    begin = text.find("/* As ts_summary_evaluate, for the blob")
-    return text if begin < 0 else text[:begin]
 
 
 @functools.cache
