@@ -30,8 +30,8 @@ from tessera.planning.problem import (
 from tessera.planning.simulator import Flight, Result, compile_job, simulate
 
 SLACK = 0.8  # of links and streams that plans may fill
-SIMULATED = 6  # options of each way that the simulator looks at
-IN_FLIGHT = (1, 2, 3, 4, 6, 8)
+SIMULATED = 3  # options of each way that the simulator looks at
+IN_FLIGHT = (1, 2, 3, 4, 6)
 KERNELS, TODAY, PARALLEL, SINGLE = "by kernel", "by kernel, today", "data parallel", "single"
 
 
@@ -169,7 +169,7 @@ class Case:
         """Plans for the batches that promise most."""
         ranked = sorted(self._pooled(), key=lambda one: -one.outputs / physical_bound(one))
         found: list[tuple[Option, Plan]] = []
-        for problem in ranked[:5]:
+        for problem in ranked[:4]:
             reached = max((option.rate for option, _ in found), default=0.0)
             if 0.9 * problem.outputs / physical_bound(problem) < reached:
                 break

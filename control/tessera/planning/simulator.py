@@ -170,7 +170,7 @@ class _Server:
 
 
 @dataclass
-class _Stream:
+class Stream:
     """One job that is under way."""
 
     slot: int
@@ -187,7 +187,7 @@ class _Turn:
     """A stretch that waits for its device."""
 
     stretch: Stretch
-    stream: _Stream
+    stream: Stream
     ended: Callable[[float], None]
     left: float  # seconds
 
@@ -239,7 +239,7 @@ class Simulation:
             now, _, action = heapq.heappop(self.events)
             action(now)
 
-    def start(self, stream: _Stream, now: float) -> None:
+    def start(self, stream: Stream, now: float) -> None:
         """The next stretch of a stream: first what it needs, then its turn on the device."""
         if stream.index == len(stream.script.stretches):
             stream.done(now)
@@ -254,7 +254,7 @@ class Simulation:
         else:
             self._enqueue(stream, stretch, now)
 
-    def _transfer(self, need: Transfer, ready: float, stream: _Stream) -> float:
+    def _transfer(self, need: Transfer, ready: float, stream: Stream) -> float:
         """When the bytes are there. Ports keep the order in which transfers are asked for."""
         link = self.machine.links[need.source, need.target]
         out, into = self.senders[need.source], self.receivers[need.target]
@@ -266,7 +266,7 @@ class Simulation:
         self._note(f"link {need.source}-{need.target}", begin, begin + seconds, stream, "copy")
         return begin + seconds + link.latency
 
-    def _enqueue(self, stream: _Stream, stretch: Stretch, now: float) -> None:
+    def _enqueue(self, stream: Stream, stretch: Stretch, now: float) -> None:
         def ended(when: float) -> None:
             stream.ended[stream.index] = when
             for leaving in stretch.outgoing:
@@ -310,7 +310,7 @@ class Simulation:
 
         self.at(now + seconds, finish)
 
-    def _note(self, name: str, begin: float, end: float, stream: _Stream, label: str) -> None:
+    def _note(self, name: str, begin: float, end: float, stream: Stream, label: str) -> None:
         if begin < self.record:
             self.trace.append(Interval(name, begin, end, stream.script.name, label, stream.slot))
 
@@ -360,7 +360,7 @@ class _Slot:
             while self.due[script.name] >= 1.0:
                 self.due[script.name] -= 1.0
                 self.pending += 1
-                stream = _Stream(self.number, script, now, self._side_done, True)
+                stream = Stream(self.number, script, now, self._side_done, True)
                 self.simulation.start(stream, now)
 
         begun = self.gate.enter(now)
@@ -369,7 +369,7 @@ class _Slot:
             self.simulation.finished.append((when, when - begun, self.outputs))
             self.next_unit(when)
 
-        stream = _Stream(self.number, self.main, begun, done)
+        stream = Stream(self.number, self.main, begun, done)
         self.simulation.at(begun, lambda when: self.simulation.start(stream, when))
 
     def _side_done(self, now: float) -> None:
@@ -389,13 +389,13 @@ def simulate(
 ) -> Result:
     """Steady-state figures of placements that share the machine, each with units in flight.
 
-    `units`: main jobs to run; 0: enough for a dozen of the rarest side job of each slot.
+    `units`: main jobs to run; 0: enough for some of the rarest side job of each slot, up to a limit.
     `record`: seconds from the start of which a timeline is kept.
     """
     slots = sum(flight.slots for flight in flights)
     if units == 0:
         rarest = min(s.count for f in flights for s in f.scripts if s.stretches and s.count > 0)
-        units = int(slots * min(600.0, max(40.0, 12.0 / rarest)))
+        units = int(slots * min(160.0, max(24.0, 4.0 / rarest)))
     one = Simulation(problem, flights, prefetch, fair, record)
     one.run(units)
     ends = np.array([when for when, _, _ in one.finished])

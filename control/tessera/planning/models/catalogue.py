@@ -32,7 +32,7 @@ class Mix:
     batches: tuple[int, ...]  # requests in one unit of work that are tried
 
 
-_TOKENS = (8, 16, 32, 64, 128, 256, 512)
+_TOKENS = (16, 32, 64, 128, 256, 512)
 _IMAGES = (1, 2, 4)
 MIXES: dict[str, tuple[Mix, ...]] = {
     "text": (
