@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time of ts_summary_evaluate for kernels of typical size: the minimum and the
-// median over many batches, in nanoseconds per launch.
+// median over many batches, in nanoseconds per launch. "new" evaluates, "kept"
+// finds the launch in a memo. Summaries of real kernels may be given as files:
+//
+//   access_bench [--batches 500] [NAME.blob...]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
 
 #include "blob_builder.h"
 
@@ -32,38 +38,81 @@ BlobBuilder matmul() {
   return b;
 }
 
-void measure(const char* name, BlobBuilder builder, int batches) {
-  const std::vector<uint64_t> blob = builder.build();
-  if (ts_summary_validate(blob.data(), blob.size() * 8) != TS_EVALUATE_OK) std::abort();
-  std::vector<uint8_t> parameters(builder.header.parameter_block_size, 1);
-  const ts_launch_shape launch = {
-      parameters.data(), static_cast<uint32_t>(parameters.size()), {64, 64, 1}, {16, 16, 1}, {1, 1, 1}, 0};
+struct Times {
+  double least, median;
+};
+
+template <class Evaluate>
+Times time_of(int batches, Evaluate evaluate) {
   constexpr int kLaunches = 2000;
   std::vector<double> times;
-  uint64_t sink = 0;
   for (int batch = 0; batch < batches; ++batch) {
     const auto begin = std::chrono::steady_clock::now();
-    for (int i = 0; i < kLaunches; ++i) {
-      ts_range ranges[16];
-      uint32_t count = 0;
-      if (ts_summary_evaluate(blob.data(), &launch, ranges, 16, &count) != TS_EVALUATE_OK) std::abort();
-      sink += count != 0 ? ranges[count - 1].end : 0;
-    }
+    for (int i = 0; i < kLaunches; ++i) evaluate();
     const std::chrono::duration<double, std::nano> elapsed = std::chrono::steady_clock::now() - begin;
     times.push_back(elapsed.count() / kLaunches);
   }
   std::sort(times.begin(), times.end());
-  std::printf("%-24s %4u nodes %2u accesses: min %6.1f ns, median %6.1f ns  (%llx)\n", name, builder.header.n_nodes,
-              builder.header.n_accesses, times.front(), times[times.size() / 2], static_cast<unsigned long long>(sink));
+  return {times.front(), times[times.size() / 2]};
+}
+
+void measure(const char* name, const std::vector<uint64_t>& blob, size_t size, int batches) {
+  if (ts_summary_validate(blob.data(), size) != TS_EVALUATE_OK) {
+    std::fprintf(stderr, "access_bench: %s is no summary of this version\n", name);
+    std::exit(1);
+  }
+  ts_summary header;
+  std::memcpy(&header, blob.data(), sizeof(header));
+  std::vector<uint8_t> parameters(header.parameter_block_size);
+  for (size_t i = 0; i + 4 <= parameters.size(); i += 4) parameters[i] = 64;  // every scalar is 64
+  const ts_launch_shape launch = {
+      parameters.data(), static_cast<uint32_t>(parameters.size()), {64, 64, 1}, {16, 16, 1}, {1, 1, 1}, 0};
+  static ts_range ranges[TS_SUMMARY_MAX_ACCESSES];
+  static ts_memo memo;
+  ts_summary_memo_prepare(&memo, blob.data());
+  uint32_t count = 0;
+  const Times fresh = time_of(batches, [&] {
+    if (ts_summary_evaluate(blob.data(), &launch, ranges, TS_SUMMARY_MAX_ACCESSES, &count) != TS_EVALUATE_OK)
+      std::abort();
+  });
+  const Times kept = time_of(batches, [&] {
+    if (ts_summary_evaluate_memo(blob.data(), &memo, &launch, ranges, TS_SUMMARY_MAX_ACCESSES, &count) !=
+        TS_EVALUATE_OK)
+      std::abort();
+  });
+  std::printf(
+      "%-28s %4u nodes %2u accesses %2u ranges: new min %6.1f ns, median %6.1f ns; kept min %5.1f ns, "
+      "median %5.1f ns\n",
+      name, header.n_nodes, header.n_accesses, count, fresh.least, fresh.median, kept.least, kept.median);
+}
+
+void measure(const char* name, BlobBuilder builder, int batches) {
+  const std::vector<uint64_t> blob = builder.build();
+  measure(name, blob, builder.header.size, batches);
+}
+
+void measure_file(const char* path, int batches) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::vector<uint64_t> blob((bytes.size() + 7) / 8 + 1);
+  std::memcpy(blob.data(), bytes.data(), bytes.size());
+  const char* slash = std::strrchr(path, '/');
+  measure(slash != nullptr ? slash + 1 : path, blob, bytes.size(), batches);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  int batches = 500;
-  if (argc == 3 && std::strcmp(argv[1], "--batches") == 0) batches = std::max(1, std::atoi(argv[2]));
-  measure("elementwise", elementwise(4), batches);
-  measure("elementwise, 8 pointers", elementwise(8), batches);
-  measure("matmul", matmul(), batches);
+  int batches = 500, next = 1;
+  if (argc >= 3 && std::strcmp(argv[1], "--batches") == 0) {
+    batches = std::max(1, std::atoi(argv[2]));
+    next = 3;
+  }
+  if (next == argc) {
+    measure("elementwise", elementwise(4), batches);
+    measure("elementwise, 8 pointers", elementwise(8), batches);
+    measure("matmul", matmul(), batches);
+  }
+  for (int i = next; i < argc; ++i) measure_file(argv[i], batches);
   return 0;
 }

@@ -52,118 +52,110 @@ int64_t wrap(int64_t a, int bits, bool is_signed) {
   return is_signed ? static_cast<int64_t>(shifted) >> unused : static_cast<int64_t>(shifted >> unused);
 }
 
-/// False when the result is unbounded. Operands are bounded.
-inline bool apply(const ts_node& node, int64_t a, int64_t b, int64_t* value) {
-  int64_t other = 0;
-  switch (node.op) {
-    case TS_OP_ADD:
-      return !__builtin_add_overflow(a, b, value);
-    case TS_OP_SUB:
-      return !__builtin_sub_overflow(a, b, value);
-    case TS_OP_MUL:
-      return !__builtin_mul_overflow(a, b, value);
-    case TS_OP_NEG:
-      return !__builtin_sub_overflow(int64_t{0}, a, value);
-    case TS_OP_FLOOR_DIV:
-      return floor_divide(a, b, value, &other);
-    case TS_OP_FLOOR_MOD:
-      return floor_divide(a, b, &other, value);
-    case TS_OP_TRUNC_DIV:
-      return truncated_divide(a, b, value, &other);
-    case TS_OP_TRUNC_MOD:
-      return truncated_divide(a, b, &other, value);
-    case TS_OP_SHL:
-      return shift_left(a, b, value);
-    case TS_OP_MIN:
-      *value = a < b ? a : b;
-      return true;
-    case TS_OP_MAX:
-      *value = a > b ? a : b;
-      return true;
-    case TS_OP_SHR:
-      *value = shift_right(a, b);
-      return true;
-    case TS_OP_AND:
-      *value = a & b;
-      return true;
-    case TS_OP_OR:
-      *value = a | b;
-      return true;
-    case TS_OP_XOR:
-      *value = a ^ b;
-      return true;
-    case TS_OP_LESS:
-      *value = a < b;
-      return true;
-    case TS_OP_LESS_EQUAL:
-      *value = a <= b;
-      return true;
-    case TS_OP_EQUAL:
-      *value = a == b;
-      return true;
-    case TS_OP_NOT_EQUAL:
-      *value = a != b;
-      return true;
-    case TS_OP_NOT:
-      *value = a == 0;
-      return true;
-    case TS_OP_WRAP:
-      *value = wrap(a, node.b, node.c == 1);
-      return true;
-    default:
-      return false;
-  }
+inline bool has_unbounded(const ts_node& node, const Values& values) {
+  return values.unbounded[node.a] | values.unbounded[node.b];
 }
 
-void evaluate_node(const ts_node& node, const ts_launch_shape& launch, uint32_t index, Values* values) {
-  int64_t* value = &values->value[index];
-  bool bounded = true;
-  *value = 0;
+/// Gives `value`, and whether it is unbounded for other reasons than its operands. Every
+/// operation may be done on what an unbounded operand happens to hold.
+inline bool apply(const ts_node& node, const ts_launch_shape& launch, const Values& values, int64_t* value) {
+  const auto a = [&] { return values.value[node.a]; };
+  const auto b = [&] { return values.value[node.b]; };
+  int64_t other = 0;
   switch (node.op) {
     case TS_OP_CONST:
       *value = node.value;
-      break;
+      return false;
     case TS_OP_PARAMETER:
-      bounded = load_parameter(launch, node, value);
-      break;
+      return !load_parameter(launch, node, value);
     case TS_OP_GRID:
       *value = launch.grid[node.a];
-      break;
+      return false;
     case TS_OP_BLOCK:
       *value = launch.block[node.a];
-      break;
+      return false;
     case TS_OP_CLUSTER:
       *value = launch.cluster[node.a];
-      break;
+      return false;
     case TS_OP_DYNAMIC_SHARED:
       *value = launch.dynamic_shared;
-      break;
+      return false;
     case TS_OP_BOUNDED:
-      *value = !values->unbounded[node.a];
-      break;
+      *value = !values.unbounded[node.a];
+      return false;
     case TS_OP_SELECT: {
-      const int32_t chosen = values->value[node.a] != 0 ? node.b : node.c;
-      *value = values->value[chosen];
-      bounded = !values->unbounded[node.a] && !values->unbounded[chosen];
-      break;
+      const int32_t chosen = a() != 0 ? node.b : node.c;
+      *value = values.value[chosen];
+      return values.unbounded[node.a] || values.unbounded[chosen];
     }
+    case TS_OP_ADD:
+      return has_unbounded(node, values) | __builtin_add_overflow(a(), b(), value);
+    case TS_OP_SUB:
+      return has_unbounded(node, values) | __builtin_sub_overflow(a(), b(), value);
+    case TS_OP_MUL:
+      return has_unbounded(node, values) | __builtin_mul_overflow(a(), b(), value);
     case TS_OP_NEG:
+      return values.unbounded[node.a] | __builtin_sub_overflow(int64_t{0}, a(), value);
+    case TS_OP_FLOOR_DIV:
+      return has_unbounded(node, values) || !floor_divide(a(), b(), value, &other);
+    case TS_OP_FLOOR_MOD:
+      return has_unbounded(node, values) || !floor_divide(a(), b(), &other, value);
+    case TS_OP_TRUNC_DIV:
+      return has_unbounded(node, values) || !truncated_divide(a(), b(), value, &other);
+    case TS_OP_TRUNC_MOD:
+      return has_unbounded(node, values) || !truncated_divide(a(), b(), &other, value);
+    case TS_OP_SHL:
+      return has_unbounded(node, values) || !shift_left(a(), b(), value);
+    case TS_OP_MIN:
+      *value = a() < b() ? a() : b();
+      return has_unbounded(node, values);
+    case TS_OP_MAX:
+      *value = a() > b() ? a() : b();
+      return has_unbounded(node, values);
+    case TS_OP_SHR:
+      *value = shift_right(a(), b());
+      return has_unbounded(node, values);
+    case TS_OP_AND:
+      *value = a() & b();
+      return has_unbounded(node, values);
+    case TS_OP_OR:
+      *value = a() | b();
+      return has_unbounded(node, values);
+    case TS_OP_XOR:
+      *value = a() ^ b();
+      return has_unbounded(node, values);
+    case TS_OP_LESS:
+      *value = a() < b();
+      return has_unbounded(node, values);
+    case TS_OP_LESS_EQUAL:
+      *value = a() <= b();
+      return has_unbounded(node, values);
+    case TS_OP_EQUAL:
+      *value = a() == b();
+      return has_unbounded(node, values);
+    case TS_OP_NOT_EQUAL:
+      *value = a() != b();
+      return has_unbounded(node, values);
     case TS_OP_NOT:
+      *value = a() == 0;
+      return values.unbounded[node.a];
     case TS_OP_WRAP:
-      bounded = !values->unbounded[node.a] && apply(node, values->value[node.a], 0, value);
-      break;
+      *value = wrap(a(), node.b, node.c == 1);
+      return values.unbounded[node.a];
     default:
-      bounded = !values->unbounded[node.a] && !values->unbounded[node.b] &&
-                apply(node, values->value[node.a], values->value[node.b], value);
+      *value = 0;
+      return true;
   }
-  values->unbounded[index] = !bounded;
 }
 
 }  // namespace
 
 void evaluate_nodes(const ts_summary* header, const ts_launch_shape& launch, Values* values) {
   const ts_node* nodes = nodes_of(header);
-  for (uint32_t i = 0; i < header->n_nodes; ++i) evaluate_node(nodes[i], launch, i, values);
+  for (uint32_t i = 0; i < header->n_nodes; ++i) {
+    values->value[i] = 0;  // what is read later is defined, whatever comes of the operation
+    values->unbounded[i] = apply(nodes[i], launch, *values, &values->value[i]);
+  }
 }
 
 }  // namespace tessera::access
