@@ -57,9 +57,7 @@ def fault(*corpora: str) -> Callable[[Patch], Patch]:
     return register
 
 
-def wrap(
-    patch: pytest.MonkeyPatch, owner: Any, name: str, change: Callable[..., Any]
-) -> None:
+def wrap(patch: pytest.MonkeyPatch, owner: Any, name: str, change: Callable[..., Any]) -> None:
     """Replace a function by `change(original, *arguments)`."""
     original = getattr(owner, name)
     patch.setattr(owner, name, lambda *args, **kw: change(original, *args, **kw))
@@ -150,9 +148,7 @@ def a_term_is_dropped(patch: pytest.MonkeyPatch) -> None:
 
 @fault("elementwise", "loops")
 def a_product_is_its_first_factor(patch: pytest.MonkeyPatch) -> None:
-    swap_handler(
-        patch, "mad", lambda original, r, i, ins, slot: r.operand(i, ins.operands[3])
-    )
+    swap_handler(patch, "mad", lambda original, r, i, ins, slot: r.operand(i, ins.operands[3]))
 
 
 @fault("indirect")
