@@ -18,10 +18,11 @@ MAY_IMPORT = {
     "protocol": {"settings", "native"},
     "analysis": FOUNDATION,
     "store": FOUNDATION | {"analysis"},
-    "placement": FOUNDATION | {"analysis", "store"},
+    "planning": FOUNDATION | {"store"},
+    "placement": FOUNDATION | {"analysis", "store", "planning"},
     "cluster": FOUNDATION,
-    "service": FOUNDATION | {"analysis", "store", "placement", "cluster"},
-    "cli": FOUNDATION | {"analysis", "store", "placement", "cluster", "service"},
+    "service": FOUNDATION | {"analysis", "store", "planning", "placement", "cluster"},
+    "cli": FOUNDATION | {"analysis", "store", "planning", "placement", "cluster", "service"},
 }
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import tessera
-from tessera.cli import analyze, doctor, kernels, lifecycle, machine, placement, run, status
+from tessera.cli import analyze, doctor, kernels, lifecycle, machine, placement, plan, run, status
 from tessera.cli.common import CliError
 
 app = typer.Typer(
@@ -57,6 +57,7 @@ app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
 app.command("kernels")(kernels.kernels)
 app.command("show")(kernels.show)
 app.add_typer(placement.app, name="placement")
+app.command("plan")(plan.plan)
 app.command("devices")(machine.devices)
 app.command("doctor")(doctor.doctor)
 app.command("env")(run.env)

@@ -231,12 +231,17 @@ def clear() -> None:
 @app.command("policy")
 def policy(
     name: Annotated[
-        str, typer.Argument(metavar="home|manual", help="home: everything; manual: by the rules.")
+        str, typer.Argument(
+            metavar="home|manual|latency|throughput|adaptive",
+            help="home: everything; manual: by the rules; the others: by plans, rules first.",
+        ),
     ] = "",
 ) -> None:
     """Show or choose what decides where kernels run.
 
-    `home` switches the rules off and keeps them; `manual` switches them on.
+    `home` switches the rules off and keeps them; `manual` switches them on. `latency`
+    and `throughput` follow the plans that `tessera-ctl plan --apply` has made, where no
+    rule fits; `adaptive` changes between the two with the load.
 
     \b
     Examples:

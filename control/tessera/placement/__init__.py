@@ -2,7 +2,7 @@
 """Which device each kernel runs on: the user's rules, and what decides where there are none."""
 
 from tessera.placement.devices import Worker, device_names
-from tessera.placement.policy import POLICIES, Decision, Kernel, Policy, make_policy
+from tessera.placement.policy import POLICIES, Decision, Kernel, Plans, Policy, make_policy
 from tessera.placement.resolve import Placement, place, unmatched_rules
 from tessera.placement.rules import HELP, Finding, Rule, Rules, parse_rules
 
@@ -13,6 +13,7 @@ __all__ = [
     "Finding",
     "Kernel",
     "Placement",
+    "Plans",
     "Policy",
     "Rule",
     "Rules",

@@ -2,13 +2,13 @@
 """Policies: what decides where a kernel runs.
 
 A policy sees kernels and workers and nothing else of the controller, so that one can be
-tried on a store alone. Policies that learn will stand beside these two.
+tried on a store alone. Plans are computed elsewhere (tessera.planning) and given to them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tessera import protocol
@@ -39,6 +39,18 @@ class Decision:
     line: int = 0  # of the rule that decided; 0: none did
 
 
+@dataclass(frozen=True)
+class Plans:
+    """Computed placements: (image, kernel name) to device, for each objective."""
+
+    latency: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    throughput: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    mode: str = "latency"  # which of them the adaptive policy follows now
+
+    def of(self, objective: str) -> Mapping[tuple[str, str], int]:
+        return self.throughput if objective == "throughput" else self.latency
+
+
 class Policy(Protocol):
     """Chooses a device without regard to what the kernel allows: `place` sees to that."""
 
@@ -52,8 +64,8 @@ class HomePolicy:
 
     name = "home"
 
-    def __init__(self, rules: Rules) -> None:
-        del rules
+    def __init__(self, rules: Rules, plans: Plans) -> None:
+        del rules, plans
 
     def decide(self, kernel: Kernel, workers: Sequence[Worker]) -> Decision:
         del kernel, workers
@@ -65,7 +77,8 @@ class ManualPolicy:
 
     name = "manual"
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, plans: Plans) -> None:
+        del plans
         self._rules = tuple(reversed(rules.rules))
 
     def decide(self, kernel: Kernel, workers: Sequence[Worker]) -> Decision:
@@ -76,11 +89,42 @@ class ManualPolicy:
         return Decision(protocol.DEVICE_HOME, "no rule fits")
 
 
-POLICIES: dict[str, Callable[[Rules], Policy]] = {"home": HomePolicy, "manual": ManualPolicy}
+class PlannedPolicy:
+    """A computed plan; the user's rules win over it, and what it does not know stays home."""
+
+    def __init__(self, objective: str, rules: Rules, plans: Plans) -> None:
+        self.name = objective
+        self._manual = ManualPolicy(rules, plans)
+        self._objective = plans.mode if objective == "adaptive" else objective
+        self._plan = plans.of(self._objective)
+
+    def decide(self, kernel: Kernel, workers: Sequence[Worker]) -> Decision:
+        ruled = self._manual.decide(kernel, workers)
+        if ruled.line:
+            return ruled
+        if not self._plan:
+            return Decision(protocol.DEVICE_HOME, "there is no plan yet: tessera-ctl plan --apply")
+        device = self._plan.get((kernel.image, kernel.name))
+        if device is None:
+            return Decision(protocol.DEVICE_HOME, "the plan does not know it")
+        return Decision(device, f"plan for {self._objective}")
 
 
-def make_policy(name: str, rules: Rules) -> Policy:
+def _planned(objective: str) -> Callable[[Rules, Plans], Policy]:
+    return lambda rules, plans: PlannedPolicy(objective, rules, plans)
+
+
+POLICIES: dict[str, Callable[[Rules, Plans], Policy]] = {
+    "home": HomePolicy,
+    "manual": ManualPolicy,
+    "latency": _planned("latency"),
+    "throughput": _planned("throughput"),
+    "adaptive": _planned("adaptive"),
+}
+
+
+def make_policy(name: str, rules: Rules, plans: Plans | None = None) -> Policy:
     """Raises ValueError when there is no such policy."""
     if name not in POLICIES:
         raise ValueError(f"unknown policy {name!r} (there are: {', '.join(POLICIES)})")
-    return POLICIES[name](rules)
+    return POLICIES[name](rules, plans or Plans())

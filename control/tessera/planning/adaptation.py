@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tessera.planning.milp import Objective
-from tessera.planning.problem import Assignment, Problem
+from tessera.planning.problem import Assignment, Objective, Problem
 from tessera.planning.simulator import Script, Simulation, Stream, compile_job
 
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from tessera.planning.adaptation import Chooser, Phase, Served, arrivals, fixed, serve
 from tessera.planning.costs import CostModel
 from tessera.planning.machine import connect, load_catalogue, pick
-from tessera.planning.milp import Objective
 from tessera.planning.models import workload
 from tessera.planning.optimizer import Effort, optimize
-from tessera.planning.problem import Assignment, Options, Problem, build
+from tessera.planning.problem import Assignment, Objective, Options, Problem, build
 from tessera.planning.simulator import Flight, compile_job, simulate
 
 SECONDS = 20.0  # of each phase

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from tessera.planning.milp import Objective
-from tessera.planning.problem import Assignment, Floats, Problem, Value
+from tessera.planning.problem import Assignment, Floats, Objective, Problem, Value
 
 PENALTY = 1e3  # times the excess of memory, in shares of the capacity
 

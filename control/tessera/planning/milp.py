@@ -14,15 +14,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import highspy
 import numpy as np
 import numpy.typing as npt
 
-from tessera.planning.problem import Assignment, Floats, InfeasibleError, Problem
+from tessera.planning.problem import Assignment, Floats, InfeasibleError, Objective, Problem
 
-Objective = Literal["throughput", "latency"]
 INFINITY = highspy.kHighsInf
 SIMPLEX_SECONDS = 0.8
 SETTLED = 0.999  # share above which a node counts as placed

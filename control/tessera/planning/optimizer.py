@@ -10,9 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from tessera.planning import heuristics, milp
-from tessera.planning.milp import Objective
 from tessera.planning.objective import Outcome, evaluate
-from tessera.planning.problem import Assignment, Floats, InfeasibleError, Problem, contract
+from tessera.planning.problem import (
+    Assignment,
+    Floats,
+    InfeasibleError,
+    Objective,
+    Problem,
+    contract,
+)
 
 
 @dataclass(frozen=True)

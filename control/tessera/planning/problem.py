@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from tessera.planning.folding import Folded, fold
 from tessera.planning.launches import Job, Launch, Workload
 from tessera.planning.machine import Machine
 
+Objective = Literal["throughput", "latency"]
 Floats = npt.NDArray[np.float64]
 Assignment = npt.NDArray[np.int64]  # device of each node
 

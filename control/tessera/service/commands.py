@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tessera.placement import Finding, Rules, make_policy, parse_rules
 from tessera.protocol import packets
-from tessera.service import report
+from tessera.service import planned, report
 from tessera.service.pool import PoolError
 from tessera.store import RulesChangedError, StoreError
 
@@ -132,6 +132,28 @@ async def _set_policy(controller: Controller, request: Request) -> Answer:
     return {"policy": policy, "in_memory": controller.store.memory_reason}
 
 
+async def _set_plan(controller: Controller, request: Request) -> Answer:
+    """Keeps a computed plan: `objective`, and `devices` as [image, kernel name, device]."""
+    objective = str(request["objective"])
+    if objective not in planned.OBJECTIVES:
+        raise CommandError(f"unknown objective {objective!r}: {' or '.join(planned.OBJECTIVES)}")
+    rows = [(str(image), str(name), int(device)) for image, name, device in request["devices"]]
+    text = planned.encode(rows)
+    await controller.store.run(
+        lambda store: store.save_setting(planned.setting_of(objective), text)
+    )
+    controller.placer.set_plans(planned.changed(controller.placer.plans, objective, text))
+    if policy := str(request.get("policy") or ""):
+        return {"kernels": len(rows)} | await _set_policy(controller, {"policy": policy})
+    return {"kernels": len(rows), "policy": controller.placer.policy}
+
+
+async def _dependencies(controller: Controller, request: Request) -> Answer:
+    del request
+    edges = await controller.store.run(lambda store: store.dependencies())
+    return {"dependencies": [dataclasses.asdict(edge) for edge in edges]}
+
+
 async def _history(controller: Controller, request: Request) -> Answer:
     limit = int(request.get("limit", 100))
     records = await controller.store.run(lambda store: store.programs(limit=limit))
@@ -205,6 +227,8 @@ COMMANDS: dict[str, Callable[[Controller, Request], Awaitable[Answer]]] = {
     "check_rules": _check_rules,
     "set_rules": _set_rules,
     "set_policy": _set_policy,
+    "set_plan": _set_plan,
+    "dependencies": _dependencies,
     "history": _history,
     "run": _run,
     "shutdown": _shutdown,

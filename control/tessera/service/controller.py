@@ -18,7 +18,7 @@ from tessera.cluster.fleet import Fleet, State
 from tessera.cluster.launcher import LocalLauncher, WorkerSpec, stop_leftovers
 from tessera.placement import Worker
 from tessera.protocol import MessageType, packets
-from tessera.service import commands, runtime, slots
+from tessera.service import commands, planned, runtime, slots
 from tessera.service.config import Config
 from tessera.service.connection import Connection
 from tessera.service.knowledge import Knowledge
@@ -70,10 +70,12 @@ class Controller:
             self.server.start()
         except OSError as error:
             raise StartError(f"{self.config.folder}: {error.strerror}") from None
+        self._spawn(planned.adapt(self))
         log.info("controller %s serves in %s", tessera.__version__, self.config.folder)
 
     async def stop(self) -> None:
         """Ends workers and analyses, and closes the store."""
+        self.stopping.set()
         self.server.stop()
         await self.fleet.stop()
         await self.knowledge.close()
@@ -103,6 +105,7 @@ class Controller:
             self.placer.set_rules(rules, policy)
         except ValueError as error:
             log.warning("%s: everything stays home", error)
+        self.placer.set_plans(await self.store.run(planned.load))
         await self.store.run(lambda store: store.prune())
 
     async def _start_workers(self) -> None:

@@ -10,6 +10,7 @@ from tessera.placement import (
     Finding,
     Kernel,
     Placement,
+    Plans,
     Rules,
     Worker,
     make_policy,
@@ -30,6 +31,7 @@ class Placer:
         self.workers: tuple[Worker, ...] = ()
         self.record = RulesRecord()
         self.policy = "home"
+        self.plans = Plans()
         self._rules = Rules()
 
     @property
@@ -47,6 +49,11 @@ class Placer:
         self.record, self.policy = record, policy
         self._resolve_all()
 
+    def set_plans(self, plans: Plans) -> None:
+        """New plans, or another mode of the adaptive policy; running programs follow."""
+        self.plans = plans
+        self._resolve_all()
+
     def set_kernels(self, records: Iterable[KernelRecord]) -> None:
         """Adds kernels, or what is new about them. Those without an id are not placed."""
         changed = [kernel_of(record) for record in records if record.id is not None]
@@ -58,7 +65,7 @@ class Placer:
         self._resolve(self.kernels.values())
 
     def _resolve(self, kernels: Iterable[Kernel]) -> None:
-        policy = make_policy(self.policy, self._rules)
+        policy = make_policy(self.policy, self._rules, self.plans)
         placements = {kernel.id: place(kernel, policy, self.workers) for kernel in kernels}
         self.placements |= placements
         self.table.write({i: placement.device for i, placement in placements.items()})

@@ -8,6 +8,8 @@ from tessera.store.errors import (
     StoreUnavailableError,
 )
 from tessera.store.records import (
+    ClassDependency,
+    CostRecord,
     Dependency,
     ImageRecord,
     KernelRecord,
@@ -18,7 +20,9 @@ from tessera.store.records import (
 from tessera.store.store import RulesChangedError, Store
 
 __all__ = [
+    "ClassDependency",
     "CorruptStoreError",
+    "CostRecord",
     "Dependency",
     "ImageRecord",
     "KernelRecord",

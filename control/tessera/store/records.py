@@ -77,6 +77,27 @@ class ProgramRecord:
 
 
 @dataclass(frozen=True)
+class CostRecord:
+    """Measured launches of one class on one device."""
+
+    launch_class: str
+    device: str  # the driver's name of it
+    launches: int
+    seconds: float  # of all launches together
+    squares: float = 0.0  # sum of squared seconds; 0: the spread is not known
+
+
+@dataclass(frozen=True)
+class ClassDependency:
+    """Data that went from launches of one class to those of another."""
+
+    source: str
+    target: str
+    bytes: int
+    launches: int
+
+
+@dataclass(frozen=True)
 class Dependency:
     """Data that went from one kernel to another."""
 

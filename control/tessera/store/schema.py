@@ -78,7 +78,24 @@ def _history_tables(db: Database) -> None:
     )
 
 
-MIGRATIONS: tuple[Migration, ...] = (_first_tables,)
+def _cost_tables(db: Database) -> None:
+    """Times and data flow by launch class: what placements are planned from."""
+    db.table("costs").create(
+        {
+            "launch_class": str,
+            "device": str,
+            "launches": int,
+            "seconds": float,
+            "squares": float,
+        },
+        pk=("launch_class", "device"),
+    )
+    db.table("class_dependencies").create(
+        {"source": str, "target": str, "bytes": int, "launches": int}, pk=("source", "target")
+    )
+
+
+MIGRATIONS: tuple[Migration, ...] = (_first_tables, _cost_tables)
 
 
 def version_of(db: Database) -> int:

@@ -15,6 +15,8 @@ from tessera import protocol
 from tessera.store.connection import Connection
 from tessera.store.errors import StoreError
 from tessera.store.records import (
+    ClassDependency,
+    CostRecord,
     Dependency,
     ImageRecord,
     KernelRecord,
@@ -239,6 +241,45 @@ class Store:
             Dependency(**row)
             for row in self._rows("SELECT * FROM dependencies ORDER BY source, target")
         ]
+
+    # Costs
+
+    def add_costs(self, records: Iterable[CostRecord]) -> None:
+        """Adds measured launches to what is known of their classes and devices."""
+
+        def operation(db: Database) -> None:
+            for one in records:
+                db.execute(
+                    "INSERT INTO costs (launch_class, device, launches, seconds, squares) "
+                    "VALUES (?, ?, ?, ?, ?) ON CONFLICT (launch_class, device) DO UPDATE SET "
+                    "launches = launches + excluded.launches, "
+                    "seconds = seconds + excluded.seconds, squares = squares + excluded.squares",
+                    [one.launch_class, one.device, one.launches, one.seconds, one.squares],
+                )
+
+        self._connection.write(operation)
+
+    def costs(self) -> list[CostRecord]:
+        rows = self._rows("SELECT * FROM costs ORDER BY launch_class, device")
+        return [CostRecord(**row) for row in rows]
+
+    def add_class_dependencies(self, edges: Iterable[ClassDependency]) -> None:
+        """Adds to what is known about data that goes from launch class to launch class."""
+
+        def operation(db: Database) -> None:
+            for edge in edges:
+                db.execute(
+                    "INSERT INTO class_dependencies (source, target, bytes, launches) "
+                    "VALUES (?, ?, ?, ?) ON CONFLICT (source, target) DO UPDATE SET "
+                    "bytes = bytes + excluded.bytes, launches = launches + excluded.launches",
+                    [edge.source, edge.target, edge.bytes, edge.launches],
+                )
+
+        self._connection.write(operation)
+
+    def class_dependencies(self) -> list[ClassDependency]:
+        rows = self._rows("SELECT * FROM class_dependencies ORDER BY source, target")
+        return [ClassDependency(**row) for row in rows]
 
     def _rows(self, sql: str, parameters: Sequence[object] = ()) -> list[dict[str, Any]]:
         return self._connection.read(lambda db: list(db.query(sql, list(parameters))))
