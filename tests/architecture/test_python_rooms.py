@@ -17,11 +17,12 @@ MAY_IMPORT = {
     "native": {"settings"},
     "protocol": {"settings", "native"},
     "analysis": FOUNDATION,
+    "sass": FOUNDATION | {"analysis"},
     "store": FOUNDATION | {"analysis"},
     "planning": FOUNDATION | {"store"},
     "placement": FOUNDATION | {"analysis", "store", "planning"},
     "cluster": FOUNDATION,
-    "service": FOUNDATION | {"analysis", "store", "planning", "placement", "cluster"},
+    "service": FOUNDATION | {"analysis", "sass", "store", "planning", "placement", "cluster"},
     "cli": FOUNDATION | {"analysis", "store", "planning", "placement", "cluster", "service"},
 }
 

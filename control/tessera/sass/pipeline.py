@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The analysis of a cubin, from its bytes to access summaries."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tessera.analysis import Access, Flag, KernelSummary, Mode, Node, Parameter, Property
+from tessera.analysis.launch import Op
+from tessera.analysis.model import MAX_ACCESSES
+from tessera.sass.disassembly import Disassembly, disassemble
+from tessera.sass.elf import Cubin, KernelInfo, read_cubin
+from tessera.sass.kernel import Grade, KernelFacts, analyze_kernel
+
+RECURSION = 50_000
+NO_MEMORY = 1 << 28  # no memory of a GPU lies below
+
+
+@dataclass(frozen=True, slots=True)
+class SassSummary:
+    """One kernel of a cubin. `tensor_maps`: descriptors in the parameter block, by offset."""
+
+    summary: KernelSummary
+    grade: Grade
+    instructions: int
+    milliseconds: float
+
+
+def analyze_cubin(data: bytes) -> dict[str, SassSummary]:
+    """The access summary of every kernel of a cubin, by name.
+
+    Raises ValueError when the data is no cubin, DisassemblyError when it cannot be
+    disassembled. A kernel that is not understood is unknown.
+    """
+    cubin = read_cubin(data)
+    code = disassemble(data)
+    found: list[tuple[KernelInfo, KernelFacts, float]] = []
+    with _roomy():
+        for kernel in cubin.kernels:
+            begin = time.perf_counter()
+            facts = analyze_kernel(kernel, code.sections, cubin)
+            found.append((kernel, facts, (time.perf_counter() - begin) * 1e3))
+    _settle_globals(cubin, [facts for _, facts, _ in found])
+    return {
+        kernel.name: SassSummary(
+            _summary(kernel, facts, code), facts.grade, facts.instructions, milliseconds
+        )
+        for kernel, facts, milliseconds in found
+    }
+
+
+def _settle_globals(cubin: Cubin, kernels: list[KernelFacts]) -> None:
+    """Variables are constant data where they are initialised and nobody can have written them."""
+    written = set().union(*(k.symbols_written for k in kernels)) if kernels else set()
+    anything = any(k.grade is Grade.UNKNOWN for k in kernels)
+    fixed = {
+        s.name
+        for s in cubin.symbols
+        if s.section and cubin.section_names[s.section].startswith(".nv.global.init")
+    }
+    for facts in kernels:
+        for name in facts.symbols_read:
+            constant = name in fixed and name not in written and not anything
+            kind = Property.READS_CONSTANT_DATA if constant else Property.READS_GLOBALS
+            facts.mark(kind, name)
+
+
+def _summary(kernel: KernelInfo, facts: KernelFacts, code: Disassembly) -> KernelSummary:
+    pointers = set(facts.claims)
+    parameters = tuple(
+        Parameter(f"p{i}", offset, size, "u64" if size == 8 else f"b{8 * min(size, 8)}", offset in pointers)
+        for i, (offset, size) in enumerate(kernel.parameters)
+    )
+    if facts.grade is Grade.UNKNOWN or len(facts.claims) > MAX_ACCESSES // 2:
+        facts.give_up("it has too many pointers")
+        nodes: tuple[Node, ...] = ()
+        accesses: tuple[Access, ...] = ()
+    else:
+        nodes, accesses = _accesses(facts)
+    return KernelSummary(
+        name=kernel.name,
+        properties=facts.properties,
+        nodes=nodes,
+        accesses=accesses,
+        parameters=parameters,
+        parameter_block_size=kernel.parameter_size,
+        minimum_architecture=code.architecture,
+        only_architecture=code.architecture,
+        target=f"sm_{code.architecture}{'a' if code.exact_architecture else ''}",
+        reasons=facts.reasons,
+    )
+
+
+def _accesses(facts: KernelFacts) -> tuple[tuple[Node, ...], tuple[Access, ...]]:
+    """Whole allocations. A word that is the only thing in its address that can be a pointer
+    touches nothing where it is null or a small number: a guard says so."""
+    nodes = [Node(Op.CONST, value=NO_MEMORY)]
+    accesses = []
+    for offset, claim in sorted(facts.claims.items()):
+        guard = None
+        if not claim.required:
+            nodes.append(Node(Op.PARAMETER, offset, 8))
+            nodes.append(Node(Op.LESS_EQUAL, 0, len(nodes) - 1))
+            guard = len(nodes) - 1
+        reason = "" if facts.grade is not Grade.CONSERVATIVE else "which pointer it is is unclear"
+        accesses.append(
+            Access(Mode(claim.mode), Flag.UNBOUNDED, offset, guard, None, None, claim.place, reason)
+        )
+    return tuple(nodes), tuple(accesses)
+
+
+@contextmanager
+def _roomy() -> Iterator[None]:
+    """Deep recursion, and no search for garbage among objects that live until the end."""
+    limit, collects = sys.getrecursionlimit(), gc.isenabled()
+    sys.setrecursionlimit(max(limit, RECURSION))
+    gc.disable()
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
+        if collects:
+            gc.enable()

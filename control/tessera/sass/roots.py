@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which pointers an address may be based on.
+
+Both halves of an address are followed together: where ways meet, or a predicate chooses, each
+way is looked at with what it gives for both. A way ends in two sums of words. A word of the
+parameter block can be the pointer only where its low half is in the low sum and the word after
+it in the high one. Everything else in the sums is offset, with these exceptions:
+
+- two loaded words, one in each half, may be a loaded pointer: then the way needs a parameter
+  word that is checked at launch to lie in live memory, and no pointer may be subtracted;
+- a way with no such word, or with a word whose origin is not known in both halves, is unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tessera.sass.values import Atom, Terms, Values, signed
+
+MAX_STATES = 3000
+MAX_CLOSURE = 20000
+_ROOTS = "pPgwdub"
+_SCALED: tuple[Atom, str] = (("x",), "s")
+
+
+class UnknownRootError(Exception):
+    """An address whose pointer is not known; the message says why."""
+
+
+@dataclass(slots=True)
+class Roots:
+    """What an address may be based on, over all ways.
+
+    `ways`: for each way the parameter words that may be the pointer, and whether loaded words
+    or a pointer's negative are in the sum beside them. `whole_block`: any word of it."""
+
+    ways: set[tuple[frozenset[int], bool]] = field(default_factory=set)
+    symbols: set[str] = field(default_factory=set)
+    windows: bool = False
+    whole_block: bool = False
+    parameter_block: bool = False
+    merged: bool = False  # the ways were too many: all words of all of them as one
+
+
+class Resolver:
+    def __init__(self, values: Values) -> None:
+        self._values = values
+        self._closures: dict[Atom, frozenset[tuple[Atom, str]]] = {}
+
+    def resolve(self, low: Terms, high: Terms) -> Roots:
+        """Raises UnknownRootError."""
+        roots = Roots()
+        start = (self._prune(low), self._prune(high))
+        if not self._values.program.is_reducible:
+            return self._merge(start, "ways enter a loop in several places")
+        seen = {start}
+        work = [start]
+        while work:
+            if len(seen) > MAX_STATES:
+                return self._merge(start, "too many ways lead to the address")
+            low, high = work.pop()
+            choices = [atom for atom, _ in low | high if atom[0] in "fc"]
+            if not choices:
+                self._end(low, high, roots)
+                continue
+            for state in self._expand(low, high, choices):
+                if state not in seen:
+                    seen.add(state)
+                    work.append(state)
+        if not (roots.ways or roots.symbols or roots.windows or roots.whole_block
+                or roots.parameter_block):  # fmt: skip
+            raise UnknownRootError("no way gives the address a pointer")
+        return roots
+
+    def _expand(self, low: Terms, high: Terms, choices: list[Atom]) -> list[tuple[Terms, Terms]]:
+        """Decide the latest choice, in both halves at once."""
+        latest = max(choices, key=self._values.position)
+        key = self._values.key(latest)
+        same = [a for a in choices if self._values.key(a) == key]
+        count = len(self._values.sides(latest))
+        if any(len(self._values.sides(a)) != count for a in same):
+            raise UnknownRootError("choices that belong together differ")
+        out = []
+        for way in range(count):
+            halves = []
+            for terms in (low, high):
+                new: set[tuple[Atom, str]] = set()
+                for atom, sign in terms:
+                    if atom in same:
+                        new |= signed(self._values.sides(atom)[way], sign)
+                    else:
+                        new.add((atom, sign))
+                halves.append(self._prune(frozenset(new)))
+            out.append((halves[0], halves[1]))
+        return out
+
+    def _prune(self, terms: Terms) -> Terms:
+        """Choices among numbers and loaded words need no following: all of them at once."""
+        if all(atom[0] not in "fc" for atom, _ in terms):
+            return _short(terms)
+        out: set[tuple[Atom, str]] = set()
+        for atom, sign in terms:
+            if atom[0] not in "fc":
+                out.add((atom, sign))
+                continue
+            closure = self._closure(atom)
+            if sign != "s" and any(a[0] in _ROOTS and s != "s" for a, s in closure):
+                out.add((atom, sign))
+            else:
+                out |= signed(closure, sign)
+        return _short(frozenset(out))
+
+    def _closure(self, atom: Atom) -> frozenset[tuple[Atom, str]]:
+        """Everything that a choice may be made of."""
+        found = self._closures.get(atom)
+        if found is not None:
+            return found
+        base: set[tuple[Atom, str]] = set()
+        seen = {(atom, "+")}
+        work = [(atom, "+")]
+        while work:
+            current, sign = work.pop()
+            for side in self._values.sides(current):
+                for inner, mark in signed(side, sign):
+                    if inner[0] not in "fc":
+                        base.add((inner, mark))
+                    elif (inner, mark) not in seen:
+                        known = self._closures.get(inner)
+                        if known is not None:
+                            base |= signed(known, mark)
+                        else:
+                            seen.add((inner, mark))
+                            work.append((inner, mark))
+            if len(seen) > MAX_CLOSURE:
+                raise UnknownRootError("the address depends on too much")
+        found = _short(frozenset(base))
+        self._closures[atom] = found
+        return found
+
+    def _end(self, low: Terms, high: Terms, roots: Roots) -> None:
+        """One way, followed to its end."""
+        if not low and not high:
+            return  # never written, or null: no address that a program uses
+        for kind in ("u", "d"):
+            if (why := _first(low, kind)) and _first(high, kind):
+                raise UnknownRootError(_WHY[kind] + (f": {why[1]}" if kind == "u" else ""))
+        words = _words(low, high, "+")
+        loaded = _loaded_pair(low, high)
+        subtracted = bool(_words(low, high, "-"))
+        symbols = {a[1] for a, s in low if a[0] == "g" and s != "s"}
+        symbols &= {a[1] for a, s in high if a[0] == "g" and s != "s"}
+        if symbols:
+            roots.symbols |= symbols
+            return
+        if _pairs_of_block(low, high):
+            if loaded or subtracted:
+                raise UnknownRootError("a loaded word is added to an indexed parameter")
+            roots.whole_block = True
+            return
+        if words:
+            if loaded and subtracted:
+                raise UnknownRootError("the address is a loaded word plus a difference of pointers")
+            negatives = frozenset(_words(low, high, "-"))
+            roots.ways.add((frozenset(words) | negatives, loaded))
+            return
+        if loaded:
+            raise UnknownRootError(f"it follows a pointer loaded by {self._loaded_text(low)}")
+        if _has(high, "k"):
+            raise UnknownRootError("it may be based on a constant address")
+        if _has(high, "w"):
+            roots.windows = True
+            return
+        if _has(low, "b") and _has(high, "b"):
+            roots.parameter_block = True
+            return
+        shifted = frozenset(_words(low, high, "s"))
+        if shifted:
+            roots.ways.add((shifted, False))
+            return
+        raise UnknownRootError("the halves of the address have no pointer in common")
+
+    def _loaded_text(self, low: Terms) -> str:
+        index = next(a[1] for a, s in low if a[0] == "l" and s != "s")
+        return self._values.program.code[index].text
+
+    def _merge(self, start: tuple[Terms, Terms], reason: str) -> Roots:
+        """All ways as one: possible where no loaded word can be the pointer on any of them."""
+        low, high = (self._flat(terms) for terms in start)
+        # On some way the one half may lack what the other has: whatever is in both may be it.
+        if any(a[0] in "udPgwb" and s != "s" for a, s in low):
+            raise UnknownRootError(reason)
+        if _loaded_pair(low, high):
+            raise UnknownRootError(f"{reason}, and loaded words among them")
+        words = frozenset(_words(low, high, "+")) | frozenset(_words(low, high, "-"))
+        words |= frozenset(_words(low, high, "s"))
+        if not words:
+            raise UnknownRootError(reason)
+        return Roots(ways={(words, False)}, merged=True)
+
+    def _flat(self, terms: Terms) -> Terms:
+        out: set[tuple[Atom, str]] = set()
+        for atom, sign in terms:
+            out |= signed(self._closure(atom), sign) if atom[0] in "fc" else {(atom, sign)}
+        return frozenset(out)
+
+
+_WHY = {"u": "its origin is not known", "d": "it is based on an address of the driver's"}
+
+
+def _short(terms: Terms) -> Terms:
+    """Of scaled words only those of parameters are told apart."""
+    return frozenset((a, s) if s != "s" or a[0] == "p" else _SCALED for a, s in terms)
+
+
+def _first(terms: Terms, kind: str) -> Atom | None:
+    return next((a for a, s in terms if a[0] == kind and s != "s"), None)
+
+
+def _has(terms: Terms, kind: str) -> bool:
+    return _first(terms, kind) is not None
+
+
+def _words(low: Terms, high: Terms, sign: str) -> list[int]:
+    """Offsets of parameter words whose halves are in the two sums."""
+    if sign == "s":
+        lows = {a[1] for a, _ in low if a[0] == "p"}
+        highs = {a[1] for a, _ in high if a[0] == "p"}
+    else:
+        lows = {a[1] for a, s in low if a[0] == "p" and s == sign}
+        highs = {a[1] for a, s in high if a[0] == "p" and s == sign}
+    return sorted(offset for offset in lows if offset + 4 in highs)
+
+
+def _pairs_of_block(low: Terms, high: Terms) -> bool:
+    lows = {a[1:] for a, s in low if a[0] == "P" and s != "s"}
+    return any(a[0] == "P" and s != "s" and (a[1], a[2] - 1) in lows for a, s in high)
+
+
+def _loaded_pair(low: Terms, high: Terms) -> bool:
+    """Whether a loaded word is in each half, and not the same one."""
+    lows = {a for a, s in low if a[0] == "l" and s != "s"}
+    highs = {a for a, s in high if a[0] == "l" and s != "s"}
+    return bool(lows) and bool(highs) and len(lows | highs) > 1
