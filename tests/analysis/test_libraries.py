@@ -2,7 +2,8 @@
 """The slow job: every PTX text of real libraries, which are not part of this project.
 
     pip install --no-deps --target libs nvidia-cublas
-    TESSERA_ANALYSIS_LIBRARIES=libs/nvidia/cu13/lib/libcublasLt.so.13 pytest tests/analysis -k libraries
+    export TESSERA_ANALYSIS_LIBRARIES=libs/nvidia/cu13/lib/libcublasLt.so.13
+    pytest tests/analysis -k libraries
 
 Paths are separated by colons. Nothing there can be run on the simulated device: what is checked
 is that every kernel gets a summary that the evaluator accepts, or a reason why it is unknown.

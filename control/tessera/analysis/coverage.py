@@ -21,10 +21,15 @@ from tessera.analysis.flow import Flow
 from tessera.analysis.launch import Expr
 from tessera.analysis.paths import Path, Paths
 from tessera.analysis.polynomial import Atom, Monomial, Poly, constant
+from tessera.analysis.reasons import Reasons
 from tessera.analysis.registers import Registers
 
 GRAINS = (2, 4, 8, 16, 32, 64)
 ENDLESS = Poly({})  # as many values as a guard lets through
+NOT_TOLD = "whether it is done depends on more than indices and the launch"
+IRREGULAR = "its index is not made of counters that are independent of one another"
+OTHER_GUARD = "a guard is about something else than its index"
+GAPS = "it may leave gaps"
 _COUNTS = {"tid": "%ntid", "ctaid": "%nctaid"}
 
 
@@ -57,22 +62,35 @@ class Coverage:
         self._bounds = bounds
         self._launch = bounds.launch
         self._paths = Paths(flow, environments)
+        self.why = ""  # why the last family is not surely touched as a whole
 
     def of(self, family: Family) -> Whole | None:
         """Whether the interval between the family's ends is touched as a whole."""
         judge = self._judge(family)
-        return None if judge is None else judge.interval()
+        found = None if judge is None else judge.interval()
+        self.why = self.why if judge is None else judge.why
+        return found
 
     def of_rows(self, family: Family, levels: set[Poly]) -> Whole | None:
         """Whether every row is touched as a whole, and every copy of it, where the terms with
         the factors in `levels` make the copies."""
         judge = self._judge(family)
-        return None if judge is None else judge.rows(levels)
+        found = None if judge is None else judge.rows(levels)
+        self.why = self.why if judge is None else judge.why
+        return found
+
+    def _doubt(self, member: Member) -> str:
+        """Where it is decided whether a touch is made that has no path."""
+        node = self._paths.doubt(member.env)
+        end = self._registers.program.nodes[node].end if node is not None else 0
+        where = Reasons(self._registers).instruction(end - 1 if end else member.touch.index)
+        return f"{NOT_TOLD}: {where}"
 
     def _judge(self, family: Family) -> _Judge | None:
         paths = [self._paths.to(member.env) for member in family.members]
         known = [path for path in paths if path is not None]
         if len(known) < len(paths):
+            self.why = self._doubt(family.members[paths.index(None)])
             return None
         return _Judge(self._registers, self._bounds, family, known)
 
@@ -94,6 +112,7 @@ class _Judge:
         self._digits: dict[Atom, Digit] = {}
         self._index_cuts: dict[Poly, list[Cut]] = {}
         self._limits: dict[Poly, Poly] = {}
+        self.why = IRREGULAR
         self._groupings = self._find_groupings()
 
     def _find_groupings(self) -> list[Grouping]:
@@ -123,6 +142,8 @@ class _Judge:
         """Every term takes all values between its ends, whatever the others are."""
         terms = sorted(self._first.terms, key=lambda t: abs(t.factor.constant or MAX_STEP))
         cuts = self._cuts(terms) if self._is_regular(terms) else None
+        if cuts is not None:
+            self.why = GAPS
         width = _coalesce(sorted({m.number for m in self._members}), self._first.extent)
         if cuts is None or width is None:
             return None
@@ -145,6 +166,7 @@ class _Judge:
     def _is_regular(self, terms: list[Term]) -> bool:
         """Whether the members differ by shifts alone, in all combinations."""
         shape = {(t.factor, t.part) for t in terms}
+        self.why = IRREGULAR
         for member in self._members:
             if member.extent != self._first.extent or member.rest != self._first.rest:
                 return False
@@ -177,6 +199,10 @@ class _Judge:
     # Guards
 
     def _cuts(self, terms: list[Term]) -> dict[int, list[Cut]] | None:
+        self.why = OTHER_GUARD
+        return self._cuts_of_all(terms)
+
+    def _cuts_of_all(self, terms: list[Term]) -> dict[int, list[Cut]] | None:
         """The cuts of each term, the same for all members; None where facts say anything else."""
         all_cuts: list[dict[int, set[Cut]]] = []
         for member, path in zip(self._members, self._paths, strict=True):

@@ -84,18 +84,24 @@ def _access(summary: KernelSummary, access: Access) -> list[str]:
     if condition is not None:
         lines.append(f"  unless the index arithmetic wraps: {_short(summary.formula(condition))}")
     if access.reason:
-        lines.append(f"  because {access.reason}")
+        lines.append(f"  {_doubt(access)}: {access.reason}")
     return lines
 
 
+def _doubt(access: Access) -> str:
+    """What a reason is the reason for."""
+    return "not bounded" if access.flags & Flag.UNBOUNDED else "perhaps not all of them"
+
+
 def _levels(summary: KernelSummary, access: Access) -> list[str]:
-    """The copies of a row, as `and again 3 times, 4·stride bytes apart`."""
-    return [
-        f"  {'and each of these' if place else 'a row; there are'} {_short(summary.formula(count))}"
-        f"{' times' if place else ' of them'}, "
-        f"{_short(summary.formula(pitch))} bytes from one to the next"
-        for place, (pitch, count) in enumerate(access.levels)
-    ]
+    """The copies of a row, one line a level."""
+    lines = []
+    for place, (pitch, count) in enumerate(access.levels):
+        times, step = _short(summary.formula(count)), _short(summary.formula(pitch))
+        start = "and so for each of" if place else "in each of"
+        what = "such sets" if place else "rows"
+        lines.append(f"  {start} {times} {what}, {step} bytes apart")
+    return lines
 
 
 def _short(text: str) -> str:

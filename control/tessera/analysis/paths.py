@@ -29,6 +29,7 @@ class Paths:
         self._flow = flow
         self._environments = environments
         self._known: dict[int, Path | None] = {}
+        self._doubts: dict[int, int] = {}
         self._after: dict[int, set[int]] | None = None
 
     def to(self, env: Env) -> Path | None:
@@ -44,6 +45,11 @@ class Paths:
         path = self._to_node(env.node)
         return None if path is None else Path((*path.facts, *facts), path.loops)
 
+    def doubt(self, env: Env) -> int | None:
+        """The node at whose end it is decided, by who knows what, whether a place without a path
+        is reached; None: at the place itself."""
+        return self._doubts.get(env.node)
+
     def _to_node(self, node: int) -> Path | None:
         if node not in self._known:
             self._known[node] = self._walk(node)
@@ -57,6 +63,7 @@ class Paths:
             loop = self._flow.loops.get(current)
             if loop is not None and node in loop.body:
                 if not self._is_simple(loop):
+                    self._doubts[node] = loop.back_edges[0].source
                     return None
                 facts += self._invariants(current)
                 loops.append(current)
@@ -66,6 +73,7 @@ class Paths:
             left = self._left(outer, current, node)
             if left is not None:
                 if not self._is_simple(left):
+                    self._doubts[node] = left.back_edges[0].source
                     return None
                 current = left.header
                 continue
@@ -74,8 +82,10 @@ class Paths:
                 env = self._environments.at_node(current)
                 facts += env.facts[: env.learnt]
                 if not env.complete:
+                    self._doubts[node] = edges[0].source
                     return None
             elif not self._always_after(current, outer):
+                self._doubts[node] = outer
                 return None
             current = outer
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from tessera.analysis.bounds import Bounds
-from tessera.analysis.coverage import Coverage, Whole
+from tessera.analysis.coverage import NOT_TOLD, Coverage, Whole
 from tessera.analysis.domain import Value
 from tessera.analysis.environment import Env, Environments, Fact, Proviso
 from tessera.analysis.families import Box, Hull, Member, families, hull, member_of
@@ -216,9 +216,11 @@ class Ranges:
         sized = all(m.touch.extent.constant is not None for m in family.members)
         box = replace(box, provisos=provisos)
         exact: tuple[Box, Whole | None] = box, None
+        self._coverage.why = NOT_TOLD
         if same and sized and box.lo is not None and box.hi is not None:
             exact = self._exact(one, box)
-        self._emit(first.touch, target, box, guard, *exact)
+        why = self._coverage.why if sized else ""
+        self._emit(first.touch, target, box, guard, exact, why)
 
     def _exact(self, one: Hull, box: Box) -> tuple[Box, Whole | None]:
         """What of a family is surely touched as a whole: its rows, or else the interval that they
@@ -245,7 +247,7 @@ class Ranges:
         if found.hi is not None and size.hi is not None:
             hi = self._launch.add(found.hi, size.hi)
         box = Box(found.lo, hi, (), provisos)
-        self._emit(touch, target, box, self._guard(env), box, None)
+        self._emit(touch, target, box, self._guard(env), (box, None))
 
     def _emit(
         self,
@@ -253,10 +255,12 @@ class Ranges:
         target: Target,
         found: Box,
         guard: Expr | None,
-        exact: Box,
-        whole: Whole | None,
+        exact: tuple[Box, Whole | None],
+        why: str = "",
     ) -> None:
-        """The range `found`, and where the launch satisfies `whole`, `exact` in its place."""
+        """The range `found`, and where the launch satisfies the condition of `exact`, that in its
+        place. `why`: for what it may not be touched as a whole."""
+        best, whole = exact
         flags = Flag.INDIRECT if target.offset.loaded or target.carrier.loaded else NO_FLAGS
         offset = target.root.args[0]
         if found.lo is None or found.hi is None or not self._bounds.can_hold(found.provisos):
@@ -266,7 +270,7 @@ class Ranges:
                 ByteRange(touch.mode, flags, offset, guard, None, None, touch.index, reason)
             )
             return
-        reason = "" if whole else self._reasons.inexact(target, touch)
+        reason = "" if whole else self._reasons.inexact(target, touch) or why
         plain = ByteRange(
             touch.mode, flags, offset, guard, found.lo, found.hi, touch.index, reason,
             found.provisos, found.levels,
@@ -281,9 +285,9 @@ class Ranges:
                     flags=flags,
                     guard=both,
                     reason="",
-                    lo=exact.lo,
-                    hi=exact.hi,
-                    levels=exact.levels,
+                    lo=best.lo,
+                    hi=best.hi,
+                    levels=best.levels,
                 )
             )
         if sure is not self._launch.one:

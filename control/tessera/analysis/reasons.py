@@ -7,7 +7,7 @@ from tessera.analysis.pointers import Target
 from tessera.analysis.polynomial import Atom, Poly
 from tessera.analysis.registers import Registers
 from tessera.analysis.touches import Touch
-from tessera.native.ptx import Operand, OperandKind
+from tessera.native.ptx import NO_REGISTER, Operand, OperandKind
 
 
 class Reasons:
@@ -20,7 +20,14 @@ class Reasons:
         """An instruction as it may have been written, with its line."""
         ins = self._r.program.code[index]
         operands = ", ".join(self._operand(index, operand) for operand in ins.operands)
-        return f"line {ins.line}: {ins.full} {operands}".rstrip()
+        return f"line {ins.line}: {self._guard(index)}{ins.full} {operands}".rstrip()
+
+    def _guard(self, index: int) -> str:
+        ins = self._r.program.code[index]
+        if ins.guard == NO_REGISTER:
+            return ""
+        name = self._r.program.frames[index].function.registers[ins.guard].name
+        return f"@{'!' if ins.guard_negated else ''}{name} "
 
     def no_root(self, address: Poly) -> str:
         """Why an address belongs to no pointer parameter."""

@@ -186,7 +186,9 @@ class Scan:
             when = conjunction(when, chosen.args[0])  # p ? n : 0 reads only under p
             read = chosen.args[1]
         least = self._r.domain.extremum("min", size, read)
-        yield from self._touch(index, READ, ins.operands[1], least, "global", None if when is TRUE else when)
+        yield from self._touch(
+            index, READ, ins.operands[1], least, "global", None if when is TRUE else when
+        )
 
     def _is_size(self, index: int, operand: Operand) -> bool:
         """A 32-bit operand; cache policies have 64 bits, and predicates none."""
