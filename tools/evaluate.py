@@ -19,15 +19,19 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "control"))
 
-from dataclasses import replace  # noqa: E402
+from dataclasses import replace
 
-from tessera.planning import evaluation  # noqa: E402
-from tessera.planning.costs import Efficiency  # noqa: E402
-from tessera.planning.machine import LinkModel, load_catalogue, pick  # noqa: E402
-from tessera.planning.models.catalogue import mixes  # noqa: E402
+from tessera.planning import evaluation
+from tessera.planning.costs import Efficiency
+from tessera.planning.machine import LinkModel, load_catalogue, pick
+from tessera.planning.models.catalogue import mixes
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "evaluation"
-SENSITIVE = (("dense", ("H20", "L40S"), 1), ("moe", ("H20", "L40S"), 1), ("ssm", ("H20", "L40S"), 0))
+SENSITIVE = (
+    ("dense", ("H20", "L40S"), 1),
+    ("moe", ("H20", "L40S"), 1),
+    ("ssm", ("H20", "L40S"), 0),
+)
 
 
 def assumptions_of(name: str) -> evaluation.Assumptions:
@@ -96,7 +100,9 @@ def evaluate(workers: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--report-only", action="store_true")
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()

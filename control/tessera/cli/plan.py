@@ -257,7 +257,9 @@ def _what_if(
     except CatalogueError as error:
         raise CliError(str(error), 2) from None
     if as_json:
-        print(json.dumps([dataclasses.asdict(one) | {"per_dollar": one.per_dollar} for one in rows]))
+        print(
+            json.dumps([dataclasses.asdict(one) | {"per_dollar": one.per_dollar} for one in rows])
+        )
         return
     unit = "IMAGES" if model == "diffusion" else "TOKENS"
     columns = [Column("DEVICES"), Column(f"{unit}/S", right=True), Column("STEP", right=True),
@@ -271,5 +273,3 @@ def _what_if(
     out = render.console()
     render.show(out, render.table(columns, table))
     out.print(f"{ARCHITECTURES[model].name}; figures of a model: docs/placement.md says which.")
-
-

@@ -74,8 +74,10 @@ class Chooser:
             return "throughput" if full or self._queue > self.queue_above else "latency"
         # The same load would keep the latency plan busier, by what the other plan is faster.
         calm = self._queue < self.queue_below
-        return "latency" if calm and self._utilization * self.speedup < self.idle_below else (
-            "throughput"
+        return (
+            "latency"
+            if calm and self._utilization * self.speedup < self.idle_below
+            else ("throughput")
         )
 
     def _may_switch(self, now: float) -> bool:

@@ -111,13 +111,13 @@ def run_twins(
 
 
 __all__ = [
+    "ARCHITECTURES",
     "COARSE",
     "KERNELS",
     "PAIRS",
     "PARALLEL",
     "SINGLE",
     "TODAY",
-    "ARCHITECTURES",
     "Assumptions",
     "case_of",
     "cases",

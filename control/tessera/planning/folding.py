@@ -76,20 +76,22 @@ def _widest(symbols: list[int], begin: int, end: int) -> tuple[int, int, int] | 
 
 def _periods(symbols: list[int], begin: int, end: int) -> list[int]:
     """Distances at which a symbol comes again: the only periods that there can be."""
-    last: dict[int, list[int]] = {}
-    distances: dict[int, int] = {}
+    places: dict[int, list[int]] = {}
+    near: dict[int, int] = {}
     for i in range(begin, end):
-        seen = last.setdefault(symbols[i], [])
+        seen = places.setdefault(symbols[i], [])
         for j in seen[-8:]:
-            distances[i - j] = distances.get(i - j, 0) + 1
+            near[i - j] = near.get(i - j, 0) + 1
         seen.append(i)
+    # Layers show in distances that are frequent, steps in those of launches that are rare.
+    far: dict[int, int] = {}
+    for rare in sorted(places.values(), key=len)[:6]:
+        for j, place in enumerate(rare[1:9]):
+            far[place - rare[j]] = far.get(place - rare[j], 0) + 1
     longest = min(MAX_PERIOD, (end - begin) // 2)
-    rarest = {len(places): places for places in last.values()}
-    for places in (rarest[n] for n in sorted(rarest)[:4]):
-        for j, place in enumerate(places[1:], start=1):
-            distances[place - places[0]] = distances.get(place - places[0], 0) + j
-    often = sorted(distances, key=lambda d: -distances[d] * d)[:64]
-    return sorted(d for d in often if d <= longest)
+    likely = [d for d in sorted(near, key=lambda d: (-near[d], d)) if d <= longest][:48]
+    likely += [d for d in sorted(far, key=lambda d: (-far[d], d)) if d <= longest][:16]
+    return sorted(set(likely))
 
 
 def _shifted(tree: Tree, by: int) -> Tree:
@@ -127,9 +129,7 @@ def fold(keys: Sequence[Hashable], parts: int = 1) -> Folded:
     return Folded(node_of, tuple(tuple(one) for one in members))
 
 
-def _label(
-    tree: Tree, path: tuple[Hashable, ...], parts: int, labels: dict[int, Hashable]
-) -> None:
+def _label(tree: Tree, path: tuple[Hashable, ...], parts: int, labels: dict[int, Hashable]) -> None:
     """The same label for all positions that share a node: their place without iterations."""
     for place, item in enumerate(tree):
         if isinstance(item, Leaf):

@@ -88,7 +88,9 @@ class Search:
             slack = self.problem.slack
             ports = [load / slack for load in (*self.leaving, *self.arriving)]
             loads = (*self.busy, *ports)
-            score = max(*loads, max(self.alone) / self.room) + 1e-3 * sum(load * load for load in loads) / sum(loads)
+            score = max(*loads, max(self.alone) / self.room) + 1e-3 * sum(
+                load * load for load in loads
+            ) / sum(loads)
         return score * (1.0 + PENALTY * excess)
 
     def move(self, nodes: Iterable[int], device: int) -> None:
@@ -139,7 +141,7 @@ class Search:
         while improved:
             improved = False
             hot = self._hot()
-            for begin in range(0, len(self.where) - length + 1):
+            for begin in range(len(self.where) - length + 1):
                 if not any(self.where[i] in hot for i in range(begin, begin + length)):
                     continue
                 if time.perf_counter() > deadline:
@@ -155,9 +157,7 @@ class Search:
             used > room for used, room in zip(self.memory, self.capacity, strict=True)
         ):
             return set(range(self.devices))
-        loads = [
-            max(three) for three in zip(self.busy, self.leaving, self.arriving, strict=True)
-        ]
+        loads = [max(three) for three in zip(self.busy, self.leaving, self.arriving, strict=True)]
         most = max(*loads, max(self.alone) / self.room)
         if max(self.busy) < 0.98 * most:
             return set(range(self.devices))  # a link or a stream: all of its nodes matter

@@ -54,9 +54,7 @@ class _Rows:
     index: list[int] = field(default_factory=list)
     value: list[float] = field(default_factory=list)
 
-    def add(
-        self, lower: float, upper: float, index: Sequence[int], value: Sequence[float]
-    ) -> None:
+    def add(self, lower: float, upper: float, index: Sequence[int], value: Sequence[float]) -> None:
         self.lower.append(lower)
         self.upper.append(upper)
         self.index.extend(index)
@@ -70,9 +68,7 @@ class Model:
     def __init__(self, problem: Problem, objective: Objective) -> None:
         self.problem, self.objective = problem, objective
         self.devices, self.nodes = problem.machine.size, len(problem.nodes)
-        self.pairs = [
-            (a, b) for a in range(self.devices) for b in range(self.devices) if a != b
-        ]
+        self.pairs = [(a, b) for a in range(self.devices) for b in range(self.devices) if a != b]
         self.first_travel = self.nodes * self.devices
         self.first_held = self.first_travel + len(problem.values) * len(self.pairs)
         self.period = self.first_held + len(problem.buffers) * self.devices

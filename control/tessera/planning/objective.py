@@ -50,9 +50,11 @@ class Outcome:
         _, kind, which = max(self._bounds())
         if isinstance(which, str):
             return f"one {which} after another: {self.in_flight} in flight are too few"
-        return (f"{labels[which]}", f"the link out of {labels[which]}", f"the link into {labels[which]}")[
-            kind
-        ]
+        return (
+            f"{labels[which]}",
+            f"the link out of {labels[which]}",
+            f"the link into {labels[which]}",
+        )[kind]
 
 
 def evaluate(problem: Problem, assignment: Assignment) -> Outcome:

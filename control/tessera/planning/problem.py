@@ -138,8 +138,7 @@ def build(
         return build(workload, machine, costs, replace(options, parts=options.parts // 2))
     depths = _depths(workload.jobs)
     nodes = [
-        _node(folded.members[i], pairs, depths, machine, costs, options)
-        for i in range(folded.size)
+        _node(folded.members[i], pairs, depths, machine, costs, options) for i in range(folded.size)
     ]
     counts = [job.count for job, _ in pairs]
     return Problem(
@@ -158,9 +157,7 @@ def build(
 
 
 def _depths(jobs: Iterable[Job]) -> list[float]:
-    return [
-        i / max(1, len(job.launches) - 1) for job in jobs for i in range(len(job.launches))
-    ]
+    return [i / max(1, len(job.launches) - 1) for job in jobs for i in range(len(job.launches))]
 
 
 def _node(
@@ -280,7 +277,9 @@ def _tied(group: Sequence[Node], devices: int) -> Node:
         allowed &= node.allowed if node.allowed is not None else allowed
     first = group[0]
     if not allowed:
-        raise InfeasibleError(f"no device may run {first.name}: rules and what it needs exclude all")
+        raise InfeasibleError(
+            f"no device may run {first.name}: rules and what it needs exclude all"
+        )
     if len(group) == 1:
         return first if first.allowed is not None else replace(first, allowed=allowed)
     times = tuple(

@@ -22,7 +22,6 @@ from tessera.planning.dataflow import flows
 from tessera.planning.launches import Job
 from tessera.planning.problem import Assignment, Floats, Problem
 
-
 AHEAD = 2  # side jobs of a slot that may be under way before its main job has to wait
 CREDIT = 2e-3  # seconds that main or side jobs may be behind the other on a device
 QUANTUM = 200e-6  # seconds: shorter launches of side jobs are served together
@@ -90,7 +89,9 @@ def compile_job(problem: Problem, assignment: Assignment) -> tuple[Script, ...]:
             sizes[key] = sizes.get(key, 0.0) + flow.size
     times = [problem.nodes[node_of[i]].times[device_of[i]].time for i in range(len(launches))]
     return tuple(
-        _script(job, range(bounds[j], bounds[j + 1]), device_of, stretch_of, times, inside, outgoing)
+        _script(
+            job, range(bounds[j], bounds[j + 1]), device_of, stretch_of, times, inside, outgoing
+        )
         for j, job in enumerate(problem.jobs)
     )
 

@@ -59,7 +59,9 @@ def ask(
 
             option = best.parts[0][0]
             outcome = evaluate(option.problem, option.assignment)
-            bounded = outcome.bottleneck(machine.labels()) if len(best.parts) == 1 else "all devices"
+            bounded = (
+                outcome.bottleneck(machine.labels()) if len(best.parts) == 1 else "all devices"
+            )
         latency = best.result.latency if best.result else 0.0
         rows.append(Row(keys, way, best.rate, latency, machine.price, bounded))
     return rows

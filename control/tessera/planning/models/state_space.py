@@ -123,9 +123,7 @@ def _state_update(
     tape.launch("selective_state_update", [mixed, state], [state, y], work, "attention")
 
 
-def _scan(
-    tape: Tape, model: StateSpace, rows: float, mixed: Range, state: Range, y: Range
-) -> None:
+def _scan(tape: Tape, model: StateSpace, rows: float, mixed: Range, state: Range, y: Range) -> None:
     """The chunked scan: four kernels as in the reference implementation."""
     memory = tape.memory
     chunks = max(1.0, rows / model.chunk)

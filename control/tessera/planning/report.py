@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the evaluation: a page of tables, plots, and a trace, from plain results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tessera.planning import evaluation, experiment, plots
+from tessera.planning.comparison import KERNELS, PARALLEL, SINGLE, TODAY, Option
+from tessera.planning.costs import Efficiency
+from tessera.planning.machine import Device, LinkModel, load_catalogue, pick
+from tessera.planning.models import ARCHITECTURES
+from tessera.planning.models.catalogue import mixes
+from tessera.planning.perfetto import write_trace
+from tessera.planning.simulator import Flight, compile_job, simulate
+
+COARSE = evaluation.COARSE
+SHOWN = ("dense", ("H20", "L40S"), 1)  # what timeline and layer plot show
+
+
+def write(results: dict[str, Any], folder: Path) -> None:
+    """The whole of docs/evaluation. Raises OSError."""
+    pairs, twins = (
+        results["pairs"],
+        {(one["architecture"], one["device"], one["mix"]): one for one in results["twins"]},
+    )
+    for one in pairs:
+        one["twin"] = twins.get((one["architecture"], one["better"], one["mix"]))
+    adapted = experiment.run()
+    plots.throughput(
+        folder / "throughput.png", pairs, {key: one["rate"] for key, one in twins.items()}
+    )
+    plots.cost(folder / "cost.png", _costs(pairs))
+    plots.adaptation(folder / "adaptation.png", adapted)
+    _pictures(folder)
+    text = "\n".join(
+        [
+            _HEAD, *_summary(pairs), "", *_adaptation(adapted), "", *_assumptions(),
+            "", *_sensitivity(results["sensitivity"], pairs), "", *_tables(pairs),
+        ]
+    )  # fmt: skip
+    (folder / "README.md").write_text(text + "\n")
+
+
+_HEAD = """# Evaluation of placements
+
+Written by `python tools/evaluate.py`; do not edit. Every figure here comes from a model: the
+roofline with the efficiencies below, the catalogue's devices and prices, and the simulator of
+`tessera.planning.simulator`. Nothing here was measured on two GPUs. What the ways mean and how
+launches are counted stands in [placement.md](../placement.md).
+
+| way | meaning |
+|---|---|
+| single | the better GPU alone |
+| data parallel | a whole replica on each GPU, each with its own best batch |
+| pipeline | layers up to some depth on one GPU, the rest on the other |
+| prefill/decode | one phase on each GPU (images: encoder, denoiser, decoder) |
+| attention/FFN | attention or the state-space mixer on one GPU, the rest on the other, in all phases or some |
+| by kernel | what the planner chooses: its own placement, or one of the above where that is best |
+| today | one GPU for each kernel, and home keeps all weights and state: what the placement table and the library do now |
+| bound | both GPUs always busy, links and memory free, launches split at will: nothing beats it |
+
+Every way gets its best variant, its best batch and its best number of units in flight.
+"""
+
+
+def _coarse(one: dict[str, Any]) -> float:
+    return max(float(one["rates"][way]) for way in COARSE)
+
+
+def _baseline(one: dict[str, Any]) -> float:
+    rates = one["rates"]
+    return max(float(rates[way]) for way in (SINGLE, PARALLEL, *COARSE))
+
+
+def _name(one: dict[str, Any]) -> str:
+    return f"{one['architecture']}, {' + '.join(one['pair'])}, {one['mix']}"
+
+
+def _mean(values: Iterable[float]) -> float:
+    kept = [value for value in values if value > 0]
+    return float(np.exp(np.mean(np.log(kept)))) if kept else 0.0
+
+
+def _summary(pairs: Sequence[dict[str, Any]]) -> list[str]:
+    usable = [one for one in pairs if one["rates"][KERNELS] > 0]
+    gains = [
+        (one["rates"][KERNELS] / max(1e-12, _coarse(one)), one) for one in usable if _coarse(one)
+    ]
+    gain, best = max(gains, key=lambda entry: entry[0])
+    lower = [one for one in usable if one["rates"][KERNELS] < 0.999 * _baseline(one)]
+    own = [one for one in usable if one["rates"][KERNELS] > 1.005 * _baseline(one)]
+    margins = [one["rates"][KERNELS] / _baseline(one) for one in own]
+    possible, where = max(
+        ((one["bound"] / max(1e-12, _coarse(one)), one) for one in usable if _coarse(one)),
+        key=lambda entry: entry[0],
+    )
+    dollars, cheap = max(((_per_dollar(one), one) for one in usable), key=lambda entry: entry[0])
+    ratio = _mean(one["rates"][KERNELS] / one["bound"] for one in usable)
+    beats = [
+        one for one in usable
+        if one["twin"] and one["rates"][KERNELS] > one["twin"]["rate"] and one["price"] < one["twin"]["price"]
+    ]  # fmt: skip
+    lines = [
+        "## Summary",
+        "",
+        f"- {len(pairs)} cases; in {len(pairs) - len(usable)} the model fits in no way.",
+        f"- Below the best baseline: {len(lower)} cases"
+        + (f" ({'; '.join(_name(one) for one in lower)})." if lower else "."),
+        f"- A placement by kernel of its own is best in {len(own)} cases, by "
+        + (f"{_mean(margins):.2f}x in the mean and {max(margins):.2f}x at most over the best "
+           "baseline of any kind; elsewhere the planner takes the best coarser way." if own
+           else "none: the planner takes the best coarser way everywhere."),
+        f"- Best gain over the best coarser disaggregation on the same GPUs: {gain:.2f}x "
+        f"({_name(best)}); data parallel is no disaggregation and is counted in the line above.",
+        f"- What the bound allows over the best coarser disaggregation: at most {possible:.2f}x "
+        f"({_name(where)}); the paper's 2.3x is within the bound in "
+        f"{sum(1 for one in usable if _coarse(one) and one['bound'] / _coarse(one) >= 2.3)} cases.",
+        f"- Best gain in outputs a dollar over the best of a single GPU of the pair and two of the "
+        f"better GPU: {dollars:.2f}x ({_name(cheap)}).",
+        f"- Share of the physical bound that is reached: {ratio:.0%} in the geometric mean.",
+        f"- Above two of its better GPU at a lower price: {len(beats)} cases"
+        + (f", the best {max(one['rates'][KERNELS] / one['twin']['rate'] for one in beats):.2f}x: "
+           + "; ".join(f"{_name(one)} ({one['rates'][KERNELS] / one['twin']['rate']:.2f}x at "
+                       f"{one['price'] / one['twin']['price']:.2f} of the price)" for one in beats[:6])
+           + "." if beats else "."),
+        "",
+        "![Throughput of every way](throughput.png)",
+        "",
+        "![What a dollar buys](cost.png)",
+        "",
+        "![A timeline of both devices](timeline.png)",
+        "",
+        "The same as a trace for Perfetto or chrome://tracing: [trace.json](trace.json).",
+        "",
+        "![The plan over the layer sequence](layers.png)",
+    ]  # fmt: skip
+    return lines
+
+
+def _per_dollar(one: dict[str, Any]) -> float:
+    """Outputs a dollar against the best homogeneous choice."""
+    prices = {device.key: device.price for device in load_catalogue().values()}
+    twin = one["twin"]
+    others = [one["rates"][SINGLE] / prices[one["better"]]]
+    others += [twin["rate"] / twin["price"]] if twin else []
+    return float(one["rates"][KERNELS] / one["price"] / max(1e-12, *others))
+
+
+def _costs(pairs: Sequence[dict[str, Any]]) -> list[tuple[str, float, float, float]]:
+    prices = {device.key: device.price for device in load_catalogue().values()}
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for one in pairs:
+        groups.setdefault((one["architecture"], " + ".join(one["pair"])), []).append(one)
+    rows = []
+    for (architecture, pair), cases in groups.items():
+        base = [(one["rates"][SINGLE] or 0) / prices[one["better"]] for one in cases]
+        if not all(base):
+            continue
+        ours = [one["rates"][KERNELS] / one["price"] for one in cases]
+        coarse = [max(_coarse(one), one["rates"][PARALLEL]) / one["price"] for one in cases]
+        two = [one["twin"]["rate"] / one["twin"]["price"] if one["twin"] else 0.0 for one in cases]
+        rows.append(
+            (f"{architecture}: {pair}", *(
+                _mean(a / b for a, b in zip(values, base, strict=True)) for values in (ours, coarse, two)
+            ))
+        )  # fmt: skip
+    return rows
+
+
+def _adaptation(found: experiment.Adaptation) -> list[str]:
+    lines = [
+        "## Adaptation",
+        "",
+        f"Single requests ({experiment.PROMPT} prompt tokens, {experiment.OUTPUT} steps) to the dense "
+        f"model on {' + '.join(experiment.DEVICES)}, Poisson arrivals, phases of "
+        f"{experiment.SECONDS:g} s. Mean latency in ms of the requests that arrive in each phase:",
+        "",
+        "| phase | requests/s | latency plan | throughput plan | adaptive | adaptive / better | settled after |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for i, (phase, row, settled) in enumerate(
+        zip(found.phases, found.means(), found.settling(), strict=True), start=1
+    ):
+        better = min(row["latency"], row["throughput"])
+        lines.append(
+            f"| {i} | {phase.rate:.1f} | {1e3 * row['latency']:.0f} | {1e3 * row['throughput']:.0f} | "
+            f"{1e3 * row['adaptive']:.0f} | {row['adaptive'] / better:.2f} | {settled:.2f} s |"
+        )
+    lines += [
+        "",
+        f"The adaptive policy changed its plan {len(found.switches)} times.",
+        "",
+        "![Adaptation](adaptation.png)",
+    ]
+    return lines
+
+
+def _assumptions() -> list[str]:
+    plain, links = Efficiency(), LinkModel()
+    catalogue = load_catalogue()
+    keys = list(dict.fromkeys(key for pair in evaluation.PAIRS for key in pair))
+    lines = [
+        "## What the figures rest on",
+        "",
+        f"- Shares of nominal rates: matrix products {plain.gemm:.0%}, attention of many queries "
+        f"{plain.attention:.0%}, scans {plain.scan:.0%}, convolutions {plain.conv:.0%}, other "
+        f"arithmetic {plain.vector:.0%}, memory {plain.memory:.0%}; the same on every GPU.",
+        f"- Links: {links.efficiency:.0%} of the slower port, each direction for itself, and "
+        f"{links.handoff * 1e6:.0f} us for a pair of flags between two processes on one host "
+        "(6.3 us a round trip was measured under MPS).",
+        "- No caches, no occupancy, no clock that falls; weights in bf16; 90 % of memory is used.",
+        "- Prices are list prices of an hour and change quickly; each with its source in the "
+        "catalogue.",
+        "",
+        "| GPU | bf16 TFLOP/s | TB/s | GB | link GB/s | $/h | sources |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for device in pick(catalogue, keys):
+        lines.append(
+            f"| {device.key} | {device.flops['tensor_bf16'] / 1e12:.0f} | "
+            f"{device.bandwidth / 1e12:.2f} | {device.memory / 1e9:.0f} | "
+            f"{device.port_bandwidth / 1e9:.0f} | {device.price:.2f} | {device.source} |"
+        )
+    lines += ["", "| architecture | model |", "|---|---|"]
+    lines += [f"| {name} | {model.name} |" for name, model in ARCHITECTURES.items()]
+    return lines
+
+
+def _sensitivity(rows: Sequence[dict[str, Any]], pairs: Sequence[dict[str, Any]]) -> list[str]:
+    lines = [
+        "## How sensitive the result is",
+        "",
+        "One assumption changed at a time: by kernel over the best coarser disaggregation, and over "
+        "the best baseline of any kind.",
+        "",
+        "| case | assumption | by kernel | / best coarser | / best baseline | of the bound |",
+        "|---|---|---|---|---|---|",
+    ]
+    same = [(one["architecture"], one["pair"], one["mix"]) for one in rows]
+    plain = [one for one in pairs if (one["architecture"], one["pair"], one["mix"]) in same]
+    for one in sorted([*plain, *rows], key=_name):
+        ours = one["rates"][KERNELS]
+        lines.append(
+            f"| {_name(one)} | {one['variation'] or 'as above'} | {ours:,.1f} | "
+            f"{_ratio(ours, _coarse(one))} | {_ratio(ours, _baseline(one))} | "
+            f"{ours / one['bound']:.0%} |"
+        )
+    return lines
+
+
+def _ratio(one: float, other: float) -> str:
+    return f"{one / other:.2f}x" if other else "-"
+
+
+def _tables(pairs: Sequence[dict[str, Any]]) -> list[str]:
+    lines = [
+        "## All cases",
+        "",
+        "Tokens (or images) a second. Batch: requests in a unit of work x units in flight. "
+        "`0` does not fit.",
+    ]
+    for architecture in dict.fromkeys(one["architecture"] for one in pairs):
+        lines += [
+            "",
+            f"### {architecture}: {ARCHITECTURES[architecture].name}",
+            "",
+            "| pair | mix | single | data parallel | pipeline | prefill/ decode | attention/ FFN | "
+            "by kernel | batch | / coarser | / baseline | today | two of better | bound | reached |",
+            "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        ]
+        digits = 2 if architecture == "diffusion" else 0
+        for one in (case for case in pairs if case["architecture"] == architecture):
+            rates = one["rates"]
+            cells = [f"{rates[way]:,.{digits}f}" for way in (SINGLE, PARALLEL, *COARSE, KERNELS)]
+            twin = f"{one['twin']['rate']:,.{digits}f} ({one['better']})" if one["twin"] else "-"
+            ours = rates[KERNELS]
+            lines.append(
+                f"| {' + '.join(one['pair'])} | {one['mix']} | {' | '.join(cells)} | "
+                f"{one['batches'][KERNELS]} | {_ratio(ours, _coarse(one))} | "
+                f"{_ratio(ours, _baseline(one))} | {rates[TODAY]:,.{digits}f} | {twin} | "
+                f"{one['bound']:,.{digits}f} | {ours / one['bound'] if one['bound'] else 0:.0%} |"
+            )
+    return lines
+
+
+def _pictures(folder: Path) -> None:
+    """The timeline and the layer plot of one case."""
+    architecture, keys, number = SHOWN
+    devices: list[Device] = pick(load_catalogue(), keys)
+    case = evaluation.case_of(
+        architecture, devices, mixes(architecture)[number], evaluation.Assumptions()
+    )
+    ways = [case.parallel(), case.disaggregated("prefill/decode")]
+    plans = case.by_kernel(evaluation.EFFORT, [case.disaggregated("attention/FFN")])
+    rows = []
+    for answer in (*ways, replace(plans, way=KERNELS)):
+        options = [option for option, _ in answer.parts]
+        trace = simulate(
+            options[0].problem, [_flight(option) for option in options], units=24, record=0.12
+        ).trace
+        labels = case.machine.labels()
+        rows.append((f"{answer.way}: {answer.rate:,.0f} tokens a second", trace, labels))
+    write_trace(folder / "trace.json", rows[-1][1], case.machine.labels())
+    title = f"{ARCHITECTURES[architecture].name} on {' + '.join(keys)}"
+    plots.timeline(folder / "timeline.png", title, rows)
+    shown = plans.parts[0][0]
+    plots.layers(
+        folder / "layers.png", f"{title}: the plan by kernel", shown.problem, shown.assignment
+    )
+
+
+def _flight(option: Option) -> Flight:
+    scripts = compile_job(option.problem, option.assignment)
+    return Flight(scripts, option.problem.in_flight, option.problem.outputs)

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans against all placements of small problems, and what constrains them."""
+
+import itertools
+
+import numpy as np
+import pytest
+from tessera.planning.costs import Estimate
+from tessera.planning.machine import Device, Link, Machine
+from tessera.planning.objective import evaluate, physical_bound
+from tessera.planning.optimizer import Effort, Plan, optimize
+from tessera.planning.problem import (
+    Buffer,
+    InfeasibleError,
+    Node,
+    Objective,
+    Problem,
+    Value,
+    pinned,
+)
+
+EXACT = Effort(seconds=10.0, gap=1e-6)
+
+
+def machine(count: int, bandwidth: float = 1e9, memory: float = 1e9) -> Machine:
+    devices = tuple(Device(f"D{i}", f"d{i}", 80, memory, 1e12) for i in range(count))
+    links = {
+        (a, b): Link(bandwidth * (1 + 0.3 * a), 1e-5)
+        for a in range(count)
+        for b in range(count)
+        if a != b
+    }
+    return Machine(devices, links, memory_share=1.0)
+
+
+def random_problem(seed: int, nodes: int, devices: int, slack: float = 1.0) -> Problem:
+    generator = np.random.default_rng(seed)
+    times = generator.uniform(1e-3, 5e-3, (nodes, devices))
+    listed = tuple(
+        Node(
+            f"k{i}", f"k{i}", "ab"[i >= nodes // 2], "", 1.0,
+            tuple(Estimate(float(time), 0.0, 1) for time in row),
+            allowed=frozenset({0, 1}) if i == 1 else None,
+        )
+        for i, row in enumerate(times)
+    )  # fmt: skip
+    values = tuple(
+        Value(i, tuple(sorted({i + 1, int(generator.integers(i + 1, nodes))})),
+              float(generator.uniform(1e4, 2e6)), 1.0)
+        for i in range(nodes - 1)
+    )  # fmt: skip
+    buffers = tuple(Buffer(f"w{i}", float(generator.uniform(1e8, 3e8)), (i,)) for i in range(nodes))
+    room = sum(one.size for one in buffers) * 0.6
+    return Problem(machine(devices, memory=room), listed, values, buffers, in_flight=2, slack=slack)
+
+
+def best_of_all(problem: Problem, objective: Objective) -> float:
+    """By trying every placement."""
+    found = float("inf")
+    for choice in itertools.product(range(problem.machine.size), repeat=len(problem.nodes)):
+        outcome = evaluate(problem, np.array(choice))
+        if outcome.fits:
+            value = outcome.latency if objective == "latency" else outcome.period
+            found = min(found, value)
+    return found
+
+
+@pytest.mark.parametrize("objective", ["throughput", "latency"])
+@pytest.mark.parametrize(("seed", "nodes", "devices"), [(1, 9, 2), (2, 9, 2), (3, 7, 3), (4, 6, 4)])
+def test_plans_are_the_best_of_all_placements(
+    objective: Objective, seed: int, nodes: int, devices: int
+) -> None:
+    problem = random_problem(seed, nodes, devices, slack=0.8)
+    plan = optimize(problem, objective, EXACT)
+    best = best_of_all(problem, objective)
+    assert plan.outcome.fits
+    assert plan.value == pytest.approx(best, rel=2e-3)
+    assert plan.bound <= best * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5, 10))
+def test_heuristics_alone_come_close(seed: int) -> None:
+    """Measured against the optimum: the fallback for machines without the solver's time."""
+    problem = random_problem(seed, 9, 2)
+    plan = optimize(problem, "throughput", Effort(seconds=2.0, solver=False))
+    assert plan.outcome.fits
+    assert plan.value <= 1.1 * best_of_all(problem, "throughput")
+
+
+def test_physical_bound_is_below_every_placement() -> None:
+    problem = random_problem(11, 8, 2)
+    assert physical_bound(problem) <= best_of_all(problem, "throughput")
+
+
+def two_kernels(memory: float = 1e9) -> Problem:
+    """Each is fast on another device; the second reads large weights."""
+    nodes = (
+        Node("first", "first", "main", "", 1, (Estimate(1e-3, 0, 1), Estimate(9e-3, 0, 1))),
+        Node("second", "second", "main", "", 1, (Estimate(9e-3, 0, 1), Estimate(1e-3, 0, 1))),
+    )
+    weights = Buffer("weights", 5e8, (1,))
+    return Problem(machine(2, memory=memory), nodes, (Value(0, (1,), 1e3, 1),), (weights,))
+
+
+def placed(plan: Plan) -> list[int]:
+    return plan.assignment.tolist()
+
+
+def test_kernels_go_where_they_are_fast() -> None:
+    assert placed(optimize(two_kernels(), "latency", EXACT)) == [0, 1]
+
+
+def test_pins_win_over_speed() -> None:
+    problem = pinned(two_kernels(), {"second": 0})
+    assert placed(optimize(problem, "latency", EXACT)) == [0, 0]
+
+
+def test_a_transfer_that_costs_more_than_it_gains_is_left_out() -> None:
+    problem = two_kernels()
+    heavy = Problem(problem.machine, problem.nodes, (Value(0, (1,), 1e9, 1),), problem.buffers)
+    assert len(set(placed(optimize(heavy, "latency", EXACT)))) == 1
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(InfeasibleError):
+        optimize(two_kernels(memory=4e8), "throughput", EXACT)
+
+
+def test_a_kernel_that_no_device_may_run_is_named() -> None:
+    problem = two_kernels()
+    first = Node("first", "first", "main", "", 1, problem.nodes[0].times, allowed=frozenset())
+    broken = Problem(problem.machine, (first, problem.nodes[1]))
+    with pytest.raises(InfeasibleError, match="first"):
+        optimize(broken, "throughput", EXACT)
+
+
+def test_home_may_have_to_hold_everything() -> None:
+    """A worker's kernel then costs memory twice."""
+    roomy = two_kernels()
+    held = Problem(roomy.machine, roomy.nodes, roomy.values, roomy.buffers, home_holds_all=True)
+    plan = optimize(held, "latency", EXACT)
+    assert plan.outcome.memory.tolist() == [5e8, 5e8]
+
+
+@pytest.mark.slow
+def test_a_thousand_nodes_and_four_devices_in_five_seconds() -> None:
+    from tessera.planning.costs import CostModel
+    from tessera.planning.machine import connect, load_catalogue, pick
+    from tessera.planning.models import workload
+    from tessera.planning.problem import Options, build
+
+    four = connect(pick(load_catalogue(), ["H100", "L40S", "A100", "H20"]))
+    problem = build(workload("moe", 1024, 512, 64), four, CostModel(), Options(parts=40))
+    plan = optimize(problem, "throughput", Effort(seconds=5.0, gap=0.01))
+    assert len(problem.nodes) > 1000
+    assert plan.gap < 0.01
+    assert plan.seconds < 15.0  # 5 on a quiet machine; the tests may share theirs
