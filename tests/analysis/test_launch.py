@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tessera.analysis import Flag, KernelSummary, Mode, Property, evaluate
+from tessera.analysis.assemble import assemble
 from tessera.analysis.launch import Expr, Launch, Op
+from tessera.analysis.ranges import ByteRange
 
 VARIABLES = 3
 
@@ -126,3 +129,13 @@ def test_what_simplification_is_for() -> None:
     assert launch.floor_div(launch.mul(n, launch.const(12)), launch.const(4)) is launch.mul(
         n, launch.const(3)
     )
+
+
+def test_numbers_beyond_64_bits_are_unbounded() -> None:
+    launch = Launch()
+    large = launch.min(launch.leaf(Op.GRID, (0, 0, 0), (1, None)), launch.const(1 << 70))
+    mode, flags = Mode.READ, Flag(0)
+    found = ByteRange(mode, flags, 0, None, launch.zero, launch.const(1 << 70), 0, "")
+    nodes, accesses = assemble([found, replace(found, hi=large)], [1])
+    summary = KernelSummary("k", Property(0), tuple(nodes), tuple(accesses), (), 8, 80)
+    assert all(r.unbounded for r in evaluate(summary, 1, 1, bytes(8)))

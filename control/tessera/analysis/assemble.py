@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from tessera.analysis.launch import ARITY, Expr, Op
+from tessera.analysis.launch import ARITY, INT64_MAX, INT64_MIN, Expr, Op
 from tessera.analysis.model import MAX_ACCESSES, MAX_NODES, Access, Flag, Mode, Node
 from tessera.analysis.ranges import ByteRange
 
@@ -78,10 +78,19 @@ class _Table:
                 work += missing
                 continue
             work.pop()
-            if current not in self._indices:
-                self._indices[current] = len(self.nodes)
+            if current in self._indices:
+                continue
+            if current.is_const and not INT64_MIN <= current.value <= INT64_MAX:
+                self._add_unbounded()
+            else:
                 self.nodes.append(self._node(current))
+            self._indices[current] = len(self.nodes) - 1
         return self._indices[expr]
+
+    def _add_unbounded(self) -> None:
+        """A node that the evaluator finds unbounded: what no 64 bits hold."""
+        zero = len(self.nodes)
+        self.nodes += [Node(Op.CONST), Node(Op.FLOOR_DIV, zero, zero)]
 
     def _node(self, expr: Expr) -> Node:
         a, b, c = expr.literals

@@ -37,7 +37,7 @@ def encode(summary: KernelSummary) -> bytes:
             summary.parameter_block_size,
             summary.minimum_architecture,
             summary.only_architecture,
-            0,
+            _packed(summary.required_block),
         )
     ]
     parts += [NODE.pack(n.op, n.a, n.b, n.c, n.value) for n in summary.nodes]
@@ -64,7 +64,7 @@ def decode(blob: bytes, name: str) -> KernelSummary:
         raise ValueError("an access summary is cut short")
     (
         magic, version, size, properties, n_nodes, n_accesses,
-        block_size, minimum, only, _,
+        block_size, minimum, only, required,
     ) = HEADER.unpack_from(blob)  # fmt: skip
     if magic != MAGIC or version != VERSION:
         raise ValueError("this is no access summary of this version")
@@ -77,8 +77,14 @@ def decode(blob: bytes, name: str) -> KernelSummary:
     )
     accesses = tuple(_access(words) for words in ACCESS.iter_unpack(blob[nodes_end:]))
     return KernelSummary(
-        name, Property(properties), nodes, accesses, (), block_size, minimum, only, "", {}
-    )
+        name, Property(properties), nodes, accesses, (), block_size, minimum, only, "", {},
+        (required & 0x7FF, required >> 11 & 0x7FF, required >> 22),
+    )  # fmt: skip
+
+
+def _packed(block: tuple[int, int, int]) -> int:
+    x, y, z = block
+    return x | y << 11 | z << 22 if x <= 1024 and y <= 1024 and z <= 64 else 0
 
 
 def _access(words: tuple[int, ...]) -> Access:
