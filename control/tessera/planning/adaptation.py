@@ -7,10 +7,11 @@ import heapq
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
-from tessera.planning.problem import Assignment, Objective, Problem
+from tessera.planning.problem import Assignment, Floats, Objective, Problem
 from tessera.planning.simulator import Script, Simulation, Stream, compile_job
 
 
@@ -102,8 +103,8 @@ class Phase:
 class Served:
     """What became of the requests under one policy."""
 
-    arrived: np.ndarray  # type: ignore[type-arg]
-    latency: np.ndarray  # type: ignore[type-arg]
+    arrived: Floats
+    latency: Floats
     switches: tuple[float, ...] = ()
     modes: tuple[tuple[float, float], ...] = ()  # time, 1.0 where throughput was chosen
 
@@ -153,7 +154,7 @@ class _Open:
     def run(self, times: Sequence[float]) -> Served:
         one = self.simulation
         for number, when in enumerate(times):
-            one.at(when, lambda now, i=number: self._arrive(i, now))
+            one.at(when, partial(self._arrive, number))
         ticks = np.arange(self.every, times[-1], self.every)
         for tick in ticks:
             one.at(float(tick), self._tick)
@@ -197,7 +198,11 @@ def serve(
 
 def fixed(objective: Objective) -> Decide:
     """A policy that never changes."""
-    return lambda seen: objective
+
+    def decide(seen: Observation) -> Objective:
+        return objective
+
+    return decide
 
 
 __all__ = ["Chooser", "Observation", "Phase", "Served", "arrivals", "fixed", "serve"]

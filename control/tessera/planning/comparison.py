@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -100,7 +101,7 @@ class Case:
         """A replica on each device that can hold one, each with its own best batch."""
         found = []
         for device in range(self.machine.size):
-            best = self._best(lambda problem, d=device: iter([problem.everything_on(d)]))
+            best = self._best(partial(_only, device))
             found += [(best[0], best[0].rate)] if best else []
         return self._mixed(PARALLEL, found)
 
@@ -227,6 +228,10 @@ class Case:
         runs = [simulate(parts[0][0].problem, flights, fair=fair) for fair in (False, True)]
         result = max(runs, key=lambda run: run.rate)
         return Answer(way, result.rate, tuple(parts), result)
+
+
+def _only(device: int, problem: Problem) -> Iterator[Assignment]:
+    yield problem.everything_on(device)
 
 
 def _varied(options: Iterable[Option]) -> list[Option]:

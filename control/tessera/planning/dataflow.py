@@ -6,6 +6,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tessera.planning.launches import Launch, Range
 
@@ -80,7 +81,7 @@ def _without_overlap(
         by_producer.setdefault(producer, []).append((begin, end, consumers))
     for producer, pieces in by_producer.items():
         cuts = sorted({bound for begin, end, _ in pieces for bound in (begin, end)})
-        for low, high in zip(cuts, cuts[1:], strict=False):
+        for low, high in pairwise(cuts):
             who: set[int] = set()
             for begin, end, consumers in pieces:
                 if begin <= low and high <= end:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tessera.planning.comparison import KERNELS, PARALLEL, SINGLE, TODAY, Answer, Case
@@ -30,8 +30,8 @@ EFFORT = Effort(seconds=1.0, gap=0.01)
 class Assumptions:
     """What the figures rest on, beside the catalogue."""
 
-    links: LinkModel = LinkModel()
-    efficiency: Efficiency = Efficiency()
+    links: LinkModel = field(default_factory=LinkModel)
+    efficiency: Efficiency = field(default_factory=Efficiency)
 
     def costs(self) -> CostModel:
         return CostModel(self.efficiency)

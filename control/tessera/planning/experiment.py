@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tessera.planning.adaptation import Chooser, Phase, Served, arrivals, fixed, serve
@@ -24,7 +25,7 @@ class Adaptation:
     """Mean latency in seconds of each policy in each phase, and when the plan changed."""
 
     phases: tuple[Phase, ...]
-    capacity: dict[str, float]  # requests a second that each plan sustains
+    capacity: Mapping[Objective, float]  # requests a second that each plan sustains
     served: dict[str, Served]
     switches: tuple[float, ...]
 

@@ -267,7 +267,7 @@ def _stages(problem: Problem) -> Iterator[Assignment]:
         yield np.array(order, dtype=np.int64)[stage]
 
 
-def _repaired(assignment: Assignment, allowed: np.ndarray, loads: Floats) -> Assignment:  # type: ignore[type-arg]
+def _repaired(assignment: Assignment, allowed: np.ndarray, loads: Floats) -> Assignment:
     """The same, with each node that may not be where it is on its fastest device."""
     fastest = np.where(allowed, loads, np.inf).argmin(axis=1)
     here = allowed[np.arange(len(assignment)), assignment]

@@ -11,6 +11,9 @@ latency      minimize launches and transfers of one unit, one after another
 
 from __future__ import annotations
 
+import functools
+import os
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,6 +30,27 @@ SIMPLEX_SECONDS = 0.8
 SETTLED = 0.999  # share above which a node counts as placed
 NOTHING_FITS = "no placement fits: memory, rules and what kernels need exclude each other"
 TINY = 1e-4  # weight of the work that moves or waits, beside the objective's own
+
+
+@functools.cache
+def _quiet_start() -> None:
+    """HiGHS prints a banner when its first solver is made, before it can be told not to."""
+    sys.stdout.flush()
+    saved, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        highspy.Highs()  # type: ignore[no-untyped-call]
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
+        os.close(nowhere)
+
+
+def _solver() -> highspy.Highs:
+    _quiet_start()
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
+    solver.setOptionValue("output_flag", False)
+    return solver
 
 
 class SolverError(Exception):
@@ -220,8 +244,7 @@ class Model:
             kinds = [highspy.HighsVarType.kContinuous] * self.columns
             kinds[: self.first_travel] = [highspy.HighsVarType.kInteger] * self.first_travel
             lp.integrality_ = kinds
-        solver = highspy.Highs()
-        solver.setOptionValue("output_flag", False)
+        solver = _solver()
         solver.setOptionValue("time_limit", max(0.01, time_limit))
         solver.setOptionValue("mip_rel_gap", gap)
         solver.passModel(lp)
@@ -330,8 +353,7 @@ def fractional_bound(problem: Problem) -> float:
     devices = problem.machine.size
     if devices == 1:
         return float(loads.sum())
-    solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
+    solver = _solver()
     scale = 1000.0 / max(1e-12, float(loads.min(axis=1).sum()))
     period = solver.addVariable(0.0, INFINITY, 1.0)
     totals: list[list[Any]] = [[] for _ in range(devices)]

@@ -62,7 +62,7 @@ def evaluate(problem: Problem, assignment: Assignment) -> Outcome:
     devices, count = problem.machine.size, len(problem.nodes)
     loads = problem.loads
     own = loads[np.arange(count), assignment]
-    busy = np.bincount(assignment, weights=own, minlength=devices)
+    busy = np.bincount(assignment, weights=own, minlength=devices).astype(np.float64)
     leaving, arriving = np.zeros(devices), np.zeros(devices)
     latency = float(own.sum())
     alone = dict.fromkeys(problem.streams, 0.0)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from tessera.planning.experiment import Adaptation
@@ -110,8 +112,8 @@ def throughput(path: Path, results: Sequence[dict[str, Any]], twins: dict[Any, f
         axis.set_title(architecture, pad=14)
         axis.grid(axis="x", visible=False)
     handles: list[Any] = [Patch(color=color, label=way) for way, color in WAYS.items()]
-    handles.append(plt.Line2D([], [], color="#d1495b", label="two of the better GPU"))
-    handles.append(plt.Line2D([], [], color=INK, ls=":", label="physical bound"))
+    handles.append(Line2D([], [], color="#d1495b", label="two of the better GPU"))
+    handles.append(Line2D([], [], color=INK, ls=":", label="physical bound"))
     figure.legend(
         handles=handles, loc="lower center", ncol=8, fontsize=8, bbox_to_anchor=(0.5, -0.02)
     )
@@ -177,15 +179,15 @@ def adaptation(path: Path, found: Adaptation) -> None:
     for phase in found.phases:
         load.fill_between([begin, begin + phase.seconds], phase.rate, color="#c9ccd4", lw=0)
         begin += phase.seconds
-    for name, level in found.capacity.items():
-        load.axhline(level, color=INK, lw=0.8, ls="--" if name == "latency" else ":")
-        load.text(begin, level, f" {name} plan", va="center", fontsize=8)
+    for objective, level in found.capacity.items():
+        load.axhline(level, color=INK, lw=0.8, ls="--" if objective == "latency" else ":")
+        load.text(begin, level, f" {objective} plan", va="center", fontsize=8)
     load.set_ylabel("requests/s")
     load.set_title("A load that steps; dashed and dotted: what each plan sustains", fontsize=9)
     colors = {"latency": "#d1495b", "throughput": "#edae49", "adaptive": "#2f6f9f"}
     for name, one in found.served.items():
         edges = np.arange(0, begin + 0.5, 0.5)
-        means = [1e3 * one.mean(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+        means = [1e3 * one.mean(a, b) for a, b in pairwise(edges)]
         wide = 2.2 if name == "adaptive" else 1.2
         axis.plot(edges[:-1] + 0.25, means, color=colors[name], lw=wide, label=f"{name} policy")
     for when in found.switches:

@@ -8,7 +8,7 @@ step): seconds, bytes, and how often each node runs in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -122,7 +122,7 @@ class Options:
     in_flight: int = 1
     home_holds_all: bool = False
     tie_kernels: bool = False  # one device for each kernel, as the placement table has it
-    allowed: Callable[[Launch], frozenset[int] | None] = field(default=lambda launch: None)
+    allowed: Callable[[Launch], frozenset[int] | None] | None = None  # None: everywhere
 
 
 def build(
@@ -178,7 +178,7 @@ def _node(
         count=len(members) * job.count,
         times=times,
         depth=sum(depths[i] for i in members) / len(members),
-        allowed=options.allowed(launch),
+        allowed=options.allowed(launch) if options.allowed else None,
         tie=launch.kernel if options.tie_kernels else "",
     )
 

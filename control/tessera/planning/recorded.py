@@ -68,7 +68,8 @@ def problem(
         )
     named = [replace(one, key=_label(machine, i)) for i, one in enumerate(machine.devices)]
     machine = Machine(tuple(named), machine.links)
-    nodes, places = [], {}
+    nodes: list[Node] = []
+    places: dict[int, int] = {}
     for kernel in kernels:
         node = _node(kernel, machine, costs)
         if node is not None:

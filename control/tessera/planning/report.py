@@ -106,7 +106,7 @@ def _summary(pairs: Sequence[dict[str, Any]]) -> list[str]:
         one for one in usable
         if one["twin"] and one["rates"][KERNELS] > one["twin"]["rate"] and one["price"] < one["twin"]["price"]
     ]  # fmt: skip
-    lines = [
+    return [
         "## Summary",
         "",
         f"- {len(pairs)} cases; in {len(pairs) - len(usable)} the model fits in no way.",
@@ -140,7 +140,6 @@ def _summary(pairs: Sequence[dict[str, Any]]) -> list[str]:
         "",
         "![The plan over the layer sequence](layers.png)",
     ]  # fmt: skip
-    return lines
 
 
 def _per_dollar(one: dict[str, Any]) -> float:
@@ -165,11 +164,11 @@ def _costs(pairs: Sequence[dict[str, Any]]) -> list[tuple[str, float, float, flo
         ours = [one["rates"][KERNELS] / one["price"] for one in cases]
         coarse = [max(_coarse(one), one["rates"][PARALLEL]) / one["price"] for one in cases]
         two = [one["twin"]["rate"] / one["twin"]["price"] if one["twin"] else 0.0 for one in cases]
-        rows.append(
-            (f"{architecture}: {pair}", *(
-                _mean(a / b for a, b in zip(values, base, strict=True)) for values in (ours, coarse, two)
-            ))
-        )  # fmt: skip
+        means = [
+            _mean(a / b for a, b in zip(values, base, strict=True))
+            for values in (ours, coarse, two)
+        ]
+        rows.append((f"{architecture}: {pair}", means[0], means[1], means[2]))
     return rows
 
 

@@ -96,7 +96,7 @@ def compile_job(problem: Problem, assignment: Assignment) -> tuple[Script, ...]:
     )
 
 
-def _stretches(device_of: Sequence[int], bounds: np.ndarray) -> list[int]:  # type: ignore[type-arg]
+def _stretches(device_of: Sequence[int], bounds: np.ndarray) -> list[int]:
     """The number of each launch's stretch, counted over all jobs."""
     begins = set(bounds.tolist())
     number, result = -1, []
@@ -207,7 +207,12 @@ class Simulation:
     """One run; see `simulate`."""
 
     def __init__(
-        self, problem: Problem, flights: Sequence[Flight], prefetch: bool, fair: bool, record: float
+        self,
+        problem: Problem,
+        flights: Sequence[Flight],
+        prefetch: bool,
+        fair: bool,
+        record: float,
     ) -> None:
         self.machine = problem.machine
         self.prefetch, self.fair, self.record = prefetch, fair, record
