@@ -25,6 +25,13 @@ void HostWaits::add(const StreamState& stream) {
   if (known == waits_.end()) waits_.push_back(wait);
 }
 
+bool HostWaits::unfinished_in(const StreamState& stream) {
+  if (lost_count_) return true;
+  if (waits_.empty()) return false;
+  forget_ended();
+  return std::any_of(waits_.begin(), waits_.end(), [&](const Wait& wait) { return wait.stream == stream.id; });
+}
+
 bool HostWaits::unfinished_beside(const StreamState& stream) {
   if (lost_count_) return true;
   forget_ended();

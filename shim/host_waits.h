@@ -19,6 +19,8 @@ class HostWaits {
  public:
   /// The last operation of `stream`, just enqueued, is one. Precondition: the stream is not captured.
   void add(const StreamState& stream);
+  /// Whether one in this stream has not ended. Precondition: nothing is captured.
+  bool unfinished_in(const StreamState& stream);
   /// Whether one in another stream has not ended. Precondition: nothing is captured.
   bool unfinished_beside(const StreamState& stream);
 

@@ -79,6 +79,8 @@ class Move {
         stream_(world().streams.get(request.stream)) {}
 
   Redirection run() {
+    // Behind an operation that may wait for others it could itself be what they wait for, unseen by the program.
+    if (world().host_waits.unfinished_in(stream_)) return stay(TS_STAY_WORKER);
     if (!load_function() || worker_.lane_of(stream_) < 0 || !make_room()) return stay(TS_STAY_WORKER);
     if (!worker_.send_chunks(world().memory, claims_.all)) return stay(TS_STAY_WORKER);
     // Its bounds claim more than it touches, so it is ordered behind all other streams: never behind what may wait for
