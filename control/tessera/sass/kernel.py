@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from typing import Any
 
 from tessera.analysis import Mode, Property
 from tessera.analysis.calls import external_call
@@ -95,7 +96,7 @@ class _Scan:
         self._values = Values(program, kernel, cubin)
         self._resolver = Resolver(self._values)
         self._found: list[_Found] = []
-        self._resolved: dict[tuple[Terms, Terms], Roots] = {}
+        self._resolved: dict[tuple[Terms, Terms, Any], Roots] = {}
 
     def run(self) -> None:
         for index, name in self._program.external_calls:
@@ -148,8 +149,6 @@ class _Scan:
         if operand is None or not operand.base or not ins.has("E"):
             self._facts.give_up(f"{self._place(index)}: the address of {ins.text} was not found")
             return
-        if ins.base == "LDGSTS" and "desc" not in operand.text and len(operand.base) < 2:
-            pass  # [shared], [global]: the last operand is the global one
         self._resolve(index, ins, mode, *self._address(index, operand.base[-1]))
 
     def _address(self, index: int, place: Operand) -> tuple[Terms, Terms]:
@@ -167,13 +166,17 @@ class _Scan:
     def _resolve(
         self, index: int, ins: Instruction, mode: Mode, low: Terms, high: Terms
     ) -> None:
-        known = self._resolved.get((low, high))
+        guard = None
+        if ins.guard is not None and ins.guard.variable is not None:
+            predicate = self._values.before(index, ins.guard.variable)
+            guard = (("c", predicate), int(ins.guard.negative))
+        known = self._resolved.get((low, high, guard))
         try:
-            roots = known or self._resolver.resolve(low, high)
+            roots = known or self._resolver.resolve(low, high, guard)
         except UnknownRootError as problem:
             self._facts.give_up(f"{self._place(index)}: {ins.text}: {problem}")
             return
-        self._resolved[low, high] = roots
+        self._resolved[low, high, guard] = roots
         self._found.append(_Found(index, mode, roots))
 
     def _bulk(self, index: int, ins: Instruction) -> None:

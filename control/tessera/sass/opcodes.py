@@ -150,7 +150,8 @@ def _uncertain(instruction: Instruction, kind: str) -> tuple[int, int]:
     return 1, min(255, 4 * int(match[1])) if match else 255
 
 
-SYNC_SHARED = frozenset(("ATOMS", "LDGSTS", "UBLKCP", "UBLKRED", "UTMALDG", "STSM", "SYNCS"))
+SYNC_SHARED = frozenset(("ATOMS", "LDGSTS", "UBLKCP", "UBLKRED", "UTMALDG", "STSM",
+                         "UGETNEXTWORKID"))  # fmt: skip
 """What brings data into shared memory that no STS wrote."""
 
 DEVICE_DEPENDENT = re.compile(

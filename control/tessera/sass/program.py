@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 
 from tessera.analysis.calls import external_call
@@ -12,6 +13,7 @@ from tessera.sass.syntax import Instruction, Operand
 
 MAX_INSTRUCTIONS = 150_000
 MAX_DEPTH = 12
+LINK_DISTANCE = 100  # instructions between a call and what says where it returns to
 
 Place = tuple[str, int, tuple[tuple[str, int], ...]]  # section, index, return places
 
@@ -147,17 +149,25 @@ class _Builder:
             name = first.text.strip("`()")
         goal = self._symbols.get(name)
         if goal is None and first.kind == "number":
-            target = (section, first.value // 16)
+            return [(section, first.value // 16, stack)]  # a far jump: nothing returns from it
         elif goal is None:
             return self._call_outside(name, place)
         else:
             text = self._cubin.section_names[goal.section]
             target = (text.removeprefix(".text."), goal.value // 16)
+        if not self._is_linked(section, index):
+            raise TooHardError(f"where {ins.text} returns to is not known")
         if after in stack:
             raise TooHardError(f"{name or 'a function'} calls itself")
         if len(stack) >= MAX_DEPTH:
             raise TooHardError("calls nest too deeply")
         return [(*target, (*stack, after))]
+
+    def _is_linked(self, section: str, index: int) -> bool:
+        """Whether the address after a call was put into a register shortly before."""
+        wanted = 16 * (index + 1)
+        code = self._code[section][max(0, index - LINK_DISTANCE) : index]
+        return any(constant_of(ins) == wanted for ins in code)
 
     def _call_outside(self, name: str, place: Place) -> list[Place]:
         if external_call(name) is None:
@@ -240,6 +250,22 @@ def _target(ins: Instruction) -> int:
     if last is None or last.kind != "number" or last.value < 0:
         raise TooHardError(f"{ins.text} has no target")
     return last.value
+
+
+def constant_of(ins: Instruction) -> int | None:
+    """The number that an instruction puts into a register."""
+    last = ins.operands[-1] if ins.operands else None
+    if last is None or ins.guard is not None:
+        return None
+    if ins.base == "HFMA2" and len(ins.operands) == 5:  # two halves as floating point
+        try:
+            halves = [struct.pack("<e", float(o.text)) for o in ins.operands[3:]]
+        except (ValueError, OverflowError, struct.error):
+            return None
+        return int.from_bytes(halves[1] + halves[0], "little")
+    if ins.base in ("MOV", "UMOV", "IMAD", "LEPC") and last.kind == "number":
+        return last.value
+    return None
 
 
 def _immediate(ins: Instruction) -> int | None:

@@ -14,6 +14,7 @@ it in the high one. Everything else in the sums is offset, with these exceptions
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from tessera.sass.values import Atom, Terms, Values, signed
 
@@ -47,9 +48,14 @@ class Resolver:
         self._values = values
         self._closures: dict[Atom, frozenset[tuple[Atom, str]]] = {}
 
-    def resolve(self, low: Terms, high: Terms) -> Roots:
-        """Raises UnknownRootError."""
+    def resolve(self, low: Terms, high: Terms, guard: tuple[Any, int] | None = None) -> Roots:
+        """`guard`: the key of choices by the access's own predicate, and the way they went.
+
+        Raises UnknownRootError.
+        """
         roots = Roots()
+        if guard is not None:
+            low, high = self._values.decide(low, *guard), self._values.decide(high, *guard)
         start = (self._prune(low), self._prune(high))
         if not self._values.program.is_reducible:
             return self._merge(start, "ways enter a loop in several places")
@@ -82,16 +88,10 @@ class Resolver:
             raise UnknownRootError("choices that belong together differ")
         out = []
         for way in range(count):
-            halves = []
-            for terms in (low, high):
-                new: set[tuple[Atom, str]] = set()
-                for atom, sign in terms:
-                    if atom in same:
-                        new |= signed(self._values.sides(atom)[way], sign)
-                    else:
-                        new.add((atom, sign))
-                halves.append(self._prune(frozenset(new)))
-            out.append((halves[0], halves[1]))
+            new_low, new_high = self._values.decide(low, key, way), self._values.decide(high, key, way)
+            if key[0] == "c" and key[1][0] == "memory" and _is_idle(new_low, new_high):
+                continue
+            out.append((self._prune(new_low), self._prune(new_high)))
         return out
 
     def _prune(self, terms: Terms) -> Terms:
@@ -140,7 +140,9 @@ class Resolver:
     def _end(self, low: Terms, high: Terms, roots: Roots) -> None:
         """One way, followed to its end."""
         if not low and not high:
-            return  # never written, or null: no address that a program uses
+            return  # null
+        if _has(low, "e") or _has(high, "e"):
+            return  # never written: no address that a program uses
         for kind in ("u", "d"):
             if (why := _first(low, kind)) and _first(high, kind):
                 raise UnknownRootError(_WHY[kind] + (f": {why[1]}" if kind == "u" else ""))
@@ -205,6 +207,13 @@ class Resolver:
 
 
 _WHY = {"u": "its origin is not known", "d": "it is based on an address of the driver's"}
+
+
+def _is_idle(low: Terms, high: Terms) -> bool:
+    """Stored words that no address can be made of: parameters that are no pair, constants."""
+    if any(a[0] not in "pke" for a, _ in low | high):
+        return False
+    return not (_words(low, high, "+") or _words(low, high, "-") or _words(low, high, "s"))
 
 
 def _short(terms: Terms) -> Terms:

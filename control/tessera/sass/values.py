@@ -10,6 +10,7 @@ A value is a set of terms: the words that are added up in it, with numbers left 
   ("d", offset)        word that the driver put before the parameters
   ("k",)               constant that an address may be made of
   ("b",)               address of constant bank 0         ("u", reason)  anything
+  ("e",)               never written
   ("f", block, v)      what v holds where ways meet       ("c", ...)   one of several
 
 The last two are choices: `sides` gives what they may be, in an order that all choices with
@@ -25,6 +26,7 @@ from tessera.sass.elf import Cubin, KernelInfo
 from tessera.sass.opcodes import (
     OPCODES,
     PARAMETER_BLOCK_ADDRESS,
+    SYNC_SHARED,
     WINDOW_WORDS,
     WINDOWS,
     words_of,
@@ -39,6 +41,7 @@ Node = tuple[Any, ...]
 NUMBER: Terms = frozenset()
 _CONSTANT: Terms = frozenset(((("k",), "+"),))
 _IDENTIFIERS = frozenset("S2R S2UR CS2R CS2UR".split())
+MAX_MEETINGS = 5000  # blocks looked at for one
 _FLIP = {"+": "-", "-": "+", "s": "s"}
 
 
@@ -73,6 +76,8 @@ class Values:
         self._terms: dict[Node, Terms] = {}
         self._at_end: dict[tuple[int, int], Node] = {}
         self.memory: dict[str, list[int]] = {"s": [], "l": [], "sync": []}
+        self._meetings: dict[Node, Node] = {}
+        self._foreign: dict[str, bool] | None = None
         self.sides_of: dict[Atom, list[Terms]] = {}
         for index in range(len(program.code)):
             self._note(index)
@@ -136,7 +141,7 @@ class Values:
                 known = ("e", variable)
                 break
             if len(predecessors) != 1 or block == 0:
-                known = ("f", block, variable)
+                known = self._only(("f", block, variable))
                 break
             block = predecessors[0]
             places = self._writes[block].get(variable)
@@ -146,6 +151,34 @@ class Values:
         for passed in visited:
             self._at_end[passed, variable] = known
         return known
+
+    def _only(self, meeting: Node) -> Node:
+        """The one write that reaches a place where ways meet, or the meeting of several."""
+        known = self._meetings.get(meeting)
+        if known is not None:
+            return known
+        self._meetings[meeting] = meeting  # as long as it is being looked at
+        variable = meeting[2]
+        seen, work = {meeting[1]}, [meeting[1]]
+        leaf: Node | None = None
+        while work and len(seen) < MAX_MEETINGS:
+            block = work.pop()
+            ways = self.program.blocks[block].predecessors
+            ends: list[Node] = [("e", variable)] if block == 0 else []
+            for way in ways:
+                places = self._writes[way].get(variable)
+                if places:
+                    ends.append(("d", places[-1], variable))
+                elif way not in seen:
+                    seen.add(way)
+                    work.append(way)
+            for end in ends:
+                if leaf is not None and leaf != end:
+                    return meeting
+                leaf = end
+        if leaf is not None and not work:
+            self._meetings[meeting] = leaf
+        return self._meetings[meeting]
 
     def _from(self, block: int, variable: int) -> Node:
         """What a variable holds at the end of a block."""
@@ -161,7 +194,7 @@ class Values:
 
     def _find(self, node: Node) -> Terms:
         if node[0] == "e":
-            return NUMBER  # never written: no address that a program means
+            return one("e")
         if node[0] == "f":
             return one(*node)
         _, index, variable = node
@@ -197,7 +230,7 @@ class Values:
             ways = self.program.blocks[block].predecessors
             found = [self.terms(self._from(way, variable)) for way in ways]
             if block == 0:
-                found.append(NUMBER)
+                found.append(one("e"))
             self.sides_of[atom] = found
         return found
 
@@ -317,7 +350,7 @@ class Values:
     def _bits(self, index: int, ins: Instruction, word: int) -> Terms:
         """Masks leave an address what it is; what mixes an address with loaded bits may be
         either."""
-        parts = [self._word(index, o) for o in self.sources(ins) if o.kind != "predicate"]
+        parts = [self._word(index, o) for o in self.sources(ins) if o.kind != "number"]
         parts = [p for p in parts if p]
         whole = frozenset().union(*parts)
         if len(parts) > 1 and any(_is_loose(p) for p in parts):
@@ -417,13 +450,47 @@ class Values:
                 continue
             for first in range(0, count, 2):
                 if count == 1 or ins.has("U8", "U16", "S8", "S16"):
-                    terms = self._word(store, value)
-                    sides.append(terms if _is_tame(terms) else one("u", f"half of an address: {ins.text}"))
+                    terms = self._stored(store, ins, value, 0)
+                    half_of_it = one("u", f"half of an address: {ins.text}")
+                    sides.append(terms if _is_tame(terms) else half_of_it)
                 else:
-                    sides.append(self._word(store, value, first + half))
-        if space == "s":
+                    sides.append(self._stored(store, ins, value, first + half))
+        if self._may_hold_loaded(space):
             sides.append(one("l", index, word))
         return self.choice(("c", index, ("memory", index, pair), word), sides) if sides else NUMBER
+
+
+    def _stored(self, index: int, ins: Instruction, value: Operand, word: int) -> Terms:
+        """A word that a store writes, where its predicate lets it."""
+        terms = self._word(index, value, word)
+        if ins.guard is None or ins.guard.variable is None:
+            return terms
+        key = ("c", self.before(index, ins.guard.variable))
+        return self.decide(terms, key, int(ins.guard.negative))
+
+    def decide(self, terms: Terms, key: Any, way: int) -> Terms:
+        """Terms where the choices of one key went one way. What a way by a predicate gives may
+        depend on the same predicate; where ways meet, the next round is another choice."""
+        for _ in range(64):
+            same = [(a, s) for a, s in terms if a[0] in "fc" and self.key(a) == key]
+            if not same:
+                break
+            new = set(terms) - set(same)
+            for atom, sign in same:
+                new |= signed(self.sides(atom)[way], sign)
+            terms = frozenset(new)
+            if key[0] == "f":
+                break
+        return terms
+
+    def _may_hold_loaded(self, space: str) -> bool:
+        """Whether anything but the stores looked at can have written there."""
+        if self._foreign is None:
+            bases = {ins.base for ins in self.program.code}
+            self._foreign = {
+                "s": not bases.isdisjoint(SYNC_SHARED | {"ST"}), "l": "ST" in bases
+            }  # fmt: skip
+        return self._foreign[space]
 
 
 def _results(ins: Instruction) -> tuple[Operand | None, list[Operand]]:
