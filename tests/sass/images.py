@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels compiled twice by NVRTC: to PTX, whose summary is taken for the truth, and to a cubin."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+from cuda.bindings import nvrtc
+
+ROOT = Path(__file__).resolve().parents[1]
+ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120")
+SOURCES = {
+    name: ROOT / "analysis" / "corpus" / f"{name}.cu"
+    for name in ("elementwise", "pointers", "indirect", "loops", "effects")
+} | {"adversarial": ROOT / "sass" / "corpus" / "adversarial.cu"}
+
+
+def source(name: str, architecture: str) -> str:
+    """The text of one file, without what an architecture does not have."""
+    text = SOURCES[name].read_text()
+    if architecture == "sm_75" and name == "effects":  # cp.async came with sm_80
+        begin = text.index("__global__ void async_copy")
+        end = text.index("__global__ void read_only_cache")
+        text = text[:begin] + text[end:]
+    return text
+
+
+@functools.cache
+def compile_source(text: str, architecture: str, *options: str) -> tuple[str, bytes]:
+    """(PTX, cubin) of CUDA C++ for one real architecture."""
+    status, program = nvrtc.nvrtcCreateProgram(text.encode(), b"corpus.cu", 0, [], [])
+    assert status == nvrtc.nvrtcResult.NVRTC_SUCCESS
+    words = [f"--gpu-architecture={architecture}", "--std=c++17", *options]
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(words), [w.encode() for w in words])
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        log = b" " * nvrtc.nvrtcGetProgramLogSize(program)[1]
+        nvrtc.nvrtcGetProgramLog(program, log)
+        raise AssertionError(log.decode(errors="replace"))
+    ptx = b" " * nvrtc.nvrtcGetPTXSize(program)[1]
+    nvrtc.nvrtcGetPTX(program, ptx)
+    cubin = b" " * nvrtc.nvrtcGetCUBINSize(program)[1]
+    nvrtc.nvrtcGetCUBIN(program, cubin)
+    return ptx.rstrip(b"\0 ").decode(), cubin
