@@ -36,7 +36,8 @@ Activity::Slot& Activity::slot_of(CUstream stream) {
     }
     if (held == stream) return slot;
   }
-  return slots_[0];  // more handles than slots: shared counts only cause more waiting
+  overflowed_.store(true, std::memory_order_release);
+  return slots_[0];
 }
 
 // Presences are never freed: a thread's end must not race with drain(). They

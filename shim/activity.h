@@ -26,6 +26,8 @@ class Activity {
     Slot& slot = slot_of(stream);
     slot.retired.store(slot.count.load(std::memory_order_relaxed), std::memory_order_relaxed);
   }
+  /// Whether there were more handles than slots: some streams' operations are not told apart.
+  bool overflowed() const { return overflowed_.load(std::memory_order_acquire); }
   /// The number of all operations so far.
   uint64_t total() const;
   /// Calls `visit(stream, slot, count)` for every handle that was seen and is not retired.
@@ -40,6 +42,7 @@ class Activity {
   };
   Slot& slot_of(CUstream stream);
 
+  std::atomic<bool> overflowed_{false};
   std::array<Slot, kSlots> slots_;
   std::atomic<uint32_t> used_[kSlots / 32] = {};  // a bit per slot in use, for quick visits
 };

@@ -11,8 +11,9 @@ namespace tessera::shim {
 namespace {
 
 constexpr uint32_t kMaxRanges = 256;
-constexpr uint64_t kNullPage = 65536;     // a pointer below is null, or null with an offset
-constexpr uint64_t kNoMemory = 1u << 28;  // no memory of a GPU lies below
+constexpr uint64_t kNullPage = 65536;          // a pointer below is null, or null with an offset
+constexpr uint64_t kVirtualOrigin = 1u << 20;  // so far before its array a pointer may lie
+constexpr uint64_t kNoMemory = 1u << 28;       // no memory of a GPU lies below
 
 bool pack_extra(void** extra, size_t expected, std::vector<uint8_t>& block) {
   const void* buffer = nullptr;
@@ -57,7 +58,11 @@ bool resolve(const DeviceMemory& memory, const ts_range& range, std::vector<Rang
       memory.intersect({range.begin, range.end}, out);
     return out.size() > before;
   }
-  if (const auto allocation = memory.find(range.pointer)) out.push_back(*allocation);
+  const auto allocation = memory.find(range.pointer);
+  if (allocation) out.push_back(*allocation);
+  // Code that counts from one passes a pointer to before its array: it may lie in the neighbour, or in none.
+  const auto next = allocation && allocation->begin == range.pointer ? std::nullopt : memory.find_next(range.pointer);
+  if (next && next->begin - range.pointer <= kVirtualOrigin) out.push_back(*next);
   // A pointer to the end of an array is one to the start of its neighbour.
   if (const auto ending = memory.find_ending_at(range.pointer)) out.push_back(*ending);
   return out.size() > before;

@@ -95,8 +95,8 @@ void Coherence::mark_unjoined(StreamState& stream, uint32_t worker) {
 }
 
 CUresult Coherence::gate(StreamState& stream, WorkerLink& worker, uint32_t* start) {
-  const int index = worker.lane_of(stream);
-  if (index < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  const int index = worker.wait_for_lane(stream);
+  if (index < 0) return CUDA_ERROR_LAUNCH_TIMEOUT;
   Lane& lane = worker.lane(index);
   const uint64_t now = activity().total();
   *start = 0;

@@ -21,11 +21,11 @@ bool is_gone(CUcontext context) {
 
 TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuCtxDetach(CUcontext context) {
   if (!runtime().active() || context == nullptr) return driver().cuCtxDetach(context);
-  const std::vector<CUdeviceptr> memory = context_leaves(context);
+  const Belongings belongings = context_leaves(context);
   const CUresult result = driver().cuCtxDetach(context);
   if (result == CUDA_SUCCESS && is_gone(context)) {
     forget_context(context);
-    context_left(context, memory);
+    context_left(context, belongings);
   }
   return result;
 }

@@ -62,13 +62,21 @@ CUresult DeviceMemory::reserve(Part& part) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   part.rdma = attribute(part.device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
-  const uint64_t bytes = size_ / kParts / kGranule * kGranule;
-  const uint64_t wanted = base_ + static_cast<uint64_t>(part.device) * bytes;
+  // Twice the memory: freed chunks leave holes of other sizes than are asked for next.
+  size_t memory = 0;
+  if (driver().cuDeviceTotalMem_v2(&memory, part.device) != CUDA_SUCCESS) return CUDA_ERROR_NOT_SUPPORTED;
+  const uint64_t bytes = std::min(round_up(2 * uint64_t{memory}), size_ - parts_bytes_);
+  if (bytes < memory) {
+    log_line(LogLevel::kWarn, "no addresses are left for device %d: its memory stays with the driver", part.device);
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  const uint64_t wanted = base_ + parts_bytes_;
   CUdeviceptr granted = 0;
   const CUresult result = driver().cuMemAddressReserve(&granted, bytes, kGranule, wanted, 0);
   if (result == CUDA_SUCCESS && granted == wanted) {
     part.begin = part.next = wanted;
     part.end = wanted + bytes;
+    parts_bytes_ += bytes;
     return CUDA_SUCCESS;
   }
   if (result == CUDA_SUCCESS) driver().cuMemAddressFree(granted, bytes);
@@ -172,7 +180,7 @@ CUresult DeviceMemory::grow(Part& part, uint64_t bytes) {
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   for (const uint64_t size : sizes) {
     const uint64_t begin = take_addresses(part, size);
-    if (begin == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (begin == 0) return CUDA_ERROR_NOT_SUPPORTED;  // of addresses: the driver may have some
     result = map_chunk(part, {begin, begin + size});
     if (result == CUDA_SUCCESS) return result;
     part.holes.push_back({begin, begin + size});
@@ -352,6 +360,11 @@ std::optional<Range> DeviceMemory::find_ending_at(uint64_t address) const {
   return part == nullptr ? std::nullopt : part->arena.find_ending_at(address);
 }
 
+std::optional<Range> DeviceMemory::find_next(uint64_t address) const {
+  const Part* part = part_of(address);
+  return part == nullptr ? std::nullopt : part->arena.find_next(address);
+}
+
 void DeviceMemory::intersect(Range range, std::vector<Range>& out) const {
   for (const auto& [device, part] : parts_) {
     if (range.begin < part.end && part.begin < range.end) part.arena.intersect(range, out);
@@ -386,6 +399,14 @@ std::vector<CUdeviceptr> DeviceMemory::owned_by(CUcontext context) const {
 void DeviceMemory::expose(uint64_t address) {
   const auto chunk = chunk_of(address);
   if (chunk && !is_exposed(*chunk)) exposed_.push_back(*chunk);
+}
+
+void DeviceMemory::expose(Range range) {
+  for (uint64_t at = range.begin; at < range.end;) {
+    const auto chunk = chunk_of(at);
+    expose(at);
+    at = chunk ? chunk->end : range.end;
+  }
 }
 
 bool DeviceMemory::is_exposed(Range range) const {

@@ -21,8 +21,7 @@ using memory::Range;
 /// its own part of the slot. Guarded by the world's lock.
 class DeviceMemory {
  public:
-  /// One sixteenth of the slot per device.
-  static constexpr uint32_t kParts = 16;
+  static constexpr uint32_t kParts = 16;  // home devices at most
   using ReleaseHook = std::function<void(Range chunk)>;
 
   /// `on_release` is told of a chunk before it is unmapped.
@@ -52,6 +51,7 @@ class DeviceMemory {
   bool in_slot(uint64_t address) const { return address - base_ < size_; }
   std::optional<Range> find(uint64_t address) const;
   std::optional<Range> find_ending_at(uint64_t address) const;
+  std::optional<Range> find_next(uint64_t address) const;
   void intersect(Range range, std::vector<Range>& out) const;
   std::optional<Range> chunk_of(uint64_t address) const;
   /// The context that allocated, and a number that no other allocation ever has.
@@ -86,6 +86,7 @@ class DeviceMemory {
 
   /// Others may reach the chunk that holds `address`: it is to stay home, until it is unmapped.
   void expose(uint64_t address);
+  void expose(Range range);
   bool is_exposed(Range range) const;
 
   /// A file descriptor for the physical memory of a chunk, or the driver's error.
@@ -128,6 +129,7 @@ class DeviceMemory {
   const Part* part_of(uint64_t address) const;
 
   uint64_t base_ = 0, size_ = 0, chunk_bytes_ = 0;
+  uint64_t parts_bytes_ = 0;  // addresses given to devices so far
   ReleaseHook on_release_;
   std::map<uint32_t, Part> parts_;                            // by device ordinal
   std::map<uint64_t, CUmemGenericAllocationHandle> handles_;  // by chunk begin

@@ -106,6 +106,7 @@ void KernelState::adopt(std::vector<uint8_t> bytes) {
   properties_ = header.properties;
   minimum_architecture_ = header.minimum_architecture;
   only_architecture_ = header.only_architecture;
+  required_block_ = {header.required_block & 0x7ff, header.required_block >> 11 & 0x7ff, header.required_block >> 22};
   summary_bytes_ = std::move(bytes);
   uint32_t stay = TS_STAY_PLACED;
   if ((properties_ & TS_KERNEL_HOME_ONLY) != 0) stay = TS_STAY_PROPERTY;
@@ -122,6 +123,8 @@ bool KernelState::surely_valid(const uint32_t (&grid)[3], const uint32_t (&block
   const uint64_t shared_limit =
       set < 0 ? kDefaultShared - std::min<uint64_t>(kDefaultShared, static_cast<uint64_t>(static_shared_))
               : static_cast<uint64_t>(set);
+  const auto& wanted = required_block_;
+  if (wanted[0] != 0 && (wanted[0] != block[0] || wanted[1] != block[1] || wanted[2] != block[2])) return false;
   return grid[0] != 0 && grid[0] <= kMaxGridX && grid[1] != 0 && grid[1] <= kMaxGridYZ && grid[2] != 0 &&
          grid[2] <= kMaxGridYZ && threads != 0 && block[0] <= 1024 && block[1] <= 1024 && block[2] <= kMaxBlockZ &&
          threads <= static_cast<uint64_t>(max_threads_) && dynamic_shared <= shared_limit;

@@ -78,7 +78,7 @@ class KernelState {
   ts_kernel_counters* counters_ = nullptr;
   uint32_t counter_slot_ = UINT32_MAX;
   uint32_t home_architecture_ = 0;
-  std::array<uint32_t, 3> required_cluster_{};
+  std::array<uint32_t, 3> required_cluster_{}, required_block_{};
   struct OnWorker {
     const WorkerLink* worker = nullptr;
     int64_t number = kNotLoaded;

@@ -26,11 +26,17 @@ CUresult launch_slowly(const LaunchRequest& request, KernelState& state, uint32_
     reason = redirection.reason;
   }
   state.count_launch(0, reason);
-  const Footprint footprint = claims.footprint();
+  Footprint footprint = claims.footprint();
+  if (state.watches_others()) {
+    // It may look at what a kernel in another stream is writing: that one has to stay home, too.
+    for (const Range& range : claims.all) world().memory.expose(range);
+    footprint.everything = true;
+  }
   if (const CUresult ready = prepare_home(request.stream, footprint); ready != CUDA_SUCCESS) return after_call(ready);
   activity().bump(request.stream);
   const CUresult result = real(context);
   if (result == CUDA_SUCCESS) Coherence(world()).after_home(footprint);
+  if (result == CUDA_SUCCESS && state.watches_others()) world().host_waits.add(world().streams.get(request.stream));
   return after_call(result);
 }
 

@@ -26,7 +26,7 @@ CUresult launch(const LaunchRequest& request, Real&& real) {
   KernelState& state = kernel_state(request.function);
   uint32_t reason = TS_STAY_PLACED;
   const uint32_t device = state.device(&reason);
-  if (device == 0) {
+  if (device == 0 && !(reason == TS_STAY_PROPERTY && state.watches_others())) {
     const HomePass pass;
     if (world().calm()) [[likely]] {
       activity().bump(request.stream);
@@ -36,10 +36,7 @@ CUresult launch(const LaunchRequest& request, Real&& real) {
           counters != nullptr && world().captures.load(std::memory_order_acquire) == 0) {
         return after_call(home_timer().time(request.stream, *counters, real));
       }
-      const CUresult result = real();
-      if (reason == TS_STAY_PROPERTY && result == CUDA_SUCCESS && state.watches_others()) [[unlikely]]
-        may_wait_for_host(request.stream);
-      return after_call(result);
+      return after_call(real());
     }
   }
   using Call = std::remove_reference_t<Real>;

@@ -112,7 +112,10 @@ CUresult free_ordered(CUdeviceptr address, CUstream handle) {
   const std::lock_guard lock(world().mutex);
   World& all = world();
   StreamState& stream = all.streams.get(handle);
-  if (const CUresult ready = Coherence(all).before_home(stream, {}); ready != CUDA_SUCCESS) return ready;
+  // Whatever is still under way to or from these bytes, in any stream, comes before their next user.
+  const auto block = all.memory.find(address);
+  const Footprint footprint = block ? writing(block->begin, block->size()) : nothing();
+  if (const CUresult ready = Coherence(all).before_home(stream, footprint); ready != CUDA_SUCCESS) return ready;
   CUevent freed = nullptr;
   CUresult result = driver().cuEventCreate(&freed, CU_EVENT_DISABLE_TIMING);
   if (result != CUDA_SUCCESS) return result;

@@ -74,19 +74,34 @@ void retire_streams(CUcontext context) {
 
 }  // namespace
 
-std::vector<CUdeviceptr> context_leaves(CUcontext context) {
+namespace {
+
+std::vector<CUstream> streams_of(CUcontext context) {
+  std::vector<CUstream> found;
+  activity().for_each([&](CUstream handle, size_t, uint64_t) {
+    CUcontext own = nullptr;
+    const bool special = handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
+    if (!special && driver().cuStreamGetCtx(handle, &own) == CUDA_SUCCESS && own == context) found.push_back(handle);
+  });
+  return found;
+}
+
+}  // namespace
+
+Belongings context_leaves(CUcontext context) {
   if (const Entered entered(context); entered && !world().calm()) {
     // The lock is not held while the device works: host functions of the program may need it.
     if (bring_to_an_end() == CUDA_SUCCESS) driver().cuCtxSynchronize();
   }
   const std::lock_guard lock(world().mutex);
-  return world().memory.owned_by(context);
+  return {world().memory.owned_by(context), streams_of(context)};
 }
 
-void context_left(CUcontext context, const std::vector<CUdeviceptr>& memory) {
+void context_left(CUcontext context, const Belongings& belongings) {
   World& all = world();
   const std::lock_guard lock(all.mutex);
-  for (const CUdeviceptr address : memory) {
+  for (CUstream stream : belongings.streams) activity().retire(stream);
+  for (const CUdeviceptr address : belongings.memory) {
     if (const auto freed = all.memory.free(address)) all.directory.forget(*freed);
   }
   retire_streams(context);

@@ -45,22 +45,29 @@ CUresult enqueue(CUstream stream, bool per_thread, Describe&& describe, Call&& c
 }
 
 /// A call that may return only when its work is done, and of which nobody can say when it was enqueued: other threads
-/// may have to go on before it ends, so it holds nothing of ours up. What comes in between is as if it had come before.
+/// may have to go on before it ends, so the lock is not held meanwhile. What it writes is home's from the start, and no
+/// launch that claims any of it moves before its end; whatever else comes in between is as if it had come before.
 template <class Describe, class Call>
 CUresult complete(CUstream stream, bool per_thread, Describe&& describe, Call&& call) {
+  if (!runtime().active()) return call();
   const CUstream handle = normalized(stream, per_thread);
-  const bool calm = world().calm();
-  if (!calm) {
-    const std::lock_guard lock(world().mutex);
-    if (const CUresult ready = prepare_home(handle, describe()); ready != CUDA_SUCCESS) return after_call(ready);
-  }
   const bool captured = is_capturing(handle);
+  std::unique_lock lock(world().mutex);
+  Footprint footprint = describe();
+  footprint.may_keep = true;  // it may fail: nothing that is elsewhere is given up for it
+  if (!captured && !world().calm()) {
+    if (const CUresult ready = prepare_home(handle, footprint); ready != CUDA_SUCCESS) return after_call(ready);
+    Coherence(world()).after_home(footprint);
+  }
+  const auto mark = world().in_flight.insert(world().in_flight.end(), footprint.writes);
+  lock.unlock();
   const CUresult result = call();
+  lock.lock();
+  world().in_flight.erase(mark);
   activity().bump(handle);  // behind the call: what is launched now has to wait for it
-  if (calm && world().calm()) return after_call(result);
-  const std::lock_guard lock(world().mutex);
+  if (world().calm()) return after_call(result);
   world().check_workers();
-  if (result == CUDA_SUCCESS && !captured) Coherence(world()).after_home(describe());
+  if (result == CUDA_SUCCESS && !captured) Coherence(world()).after_home(footprint);
   return after_call(result);
 }
 
@@ -102,9 +109,13 @@ inline Footprint copying(CUdeviceptr to, CUdeviceptr from, uint64_t bytes) {
 
 /// The context may be about to go: what other contexts need of its streams' work and of workers that are attached
 /// through it is brought to an end and home.
-/// Returns the memory that goes with it.
-std::vector<CUdeviceptr> context_leaves(CUcontext context);
+/// Returns what goes with it.
+struct Belongings {
+  std::vector<CUdeviceptr> memory;
+  std::vector<CUstream> streams;
+};
+Belongings context_leaves(CUcontext context);
 /// It is gone, with all that was in it; a new one may have the same handle already.
-void context_left(CUcontext context, const std::vector<CUdeviceptr>& memory);
+void context_left(CUcontext context, const Belongings& belongings);
 
 }  // namespace tessera::shim

@@ -85,7 +85,9 @@ class Move {
     if (!worker_.send_chunks(world().memory, claims_.all)) return stay(TS_STAY_WORKER);
     // Its bounds claim more than it touches, so it is ordered behind all other streams: never behind what may wait for
     // the host, which may be waiting for this very launch.
-    if (!claims_.exact && world().host_waits.unfinished_beside(stream_)) return stay(TS_STAY_WORKER);
+    if (!claims_.exact && (activity().overflowed() || world().host_waits.unfinished_beside(stream_))) {
+      return stay(TS_STAY_WORKER);
+    }
     if (!world().wake()) return stay(TS_STAY_WORKER);
     uint32_t start = 0;
     CUresult result = order();
@@ -223,6 +225,7 @@ Redirection redirect(const LaunchRequest& request, KernelState& state, uint32_t 
   if (!cluster_is_valid(request, state) || !in_one_context(request, state)) return stay(TS_STAY_ATTRIBUTES);
   // While anything is captured, waiting for other streams could become part of the capture.
   if (world().captures.load(std::memory_order_acquire) != 0) return stay(TS_STAY_CAPTURE);
+  if (world().is_in_flight(claims.all)) return stay(TS_STAY_MEMORY);
   WorkerLink* worker = attached_worker(device);
   if (worker == nullptr || !runs_on(state, worker->device())) return stay(TS_STAY_WORKER);
   return Move(request, state, *worker, claims, parameters).run();

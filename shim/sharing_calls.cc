@@ -54,6 +54,62 @@ TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuMulticastBindAddr(CUmemGenericAllocation
   return expose(address, [&] { return driver().cuMulticastBindAddr(multicast, offset, address, size, flags); });
 }
 
+namespace {
+
+/// A wait for memory in which a kernel may write: the kernel has to stay home for the wait to see it.
+template <class Call>
+CUresult wait_for_value(CUstream stream, bool per_thread, CUdeviceptr address, Call&& call) {
+  return expose(address, [&] {
+    const CUresult result = enqueue(stream, per_thread, anything, call);
+    if (result == CUDA_SUCCESS) may_wait_for_host(normalized(stream, per_thread));
+    return result;
+  });
+}
+
+CUdeviceptr waited_for(const CUstreamBatchMemOpParams& operation) {
+  const bool waits =
+      operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 || operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+  return waits ? operation.waitValue.address : 0;
+}
+
+template <class Call>
+CUresult wait_for_values(CUstream stream, bool per_thread, unsigned int count, CUstreamBatchMemOpParams* operations,
+                         Call&& call) {
+  for (unsigned int i = 0; operations != nullptr && i < count; ++i) {
+    const CUresult exposed = expose(waited_for(operations[i]), [] { return CUDA_SUCCESS; });
+    if (exposed != CUDA_SUCCESS) return exposed;
+  }
+  return wait_for_value(stream, per_thread, 0, call);
+}
+
+}  // namespace
+
+#define TESSERA_WAIT_VALUE(symbol, Value, per_thread)                                             \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUstream stream, CUdeviceptr address, Value value, \
+                                               unsigned int flags) {                              \
+    return wait_for_value(stream, per_thread, address,                                            \
+                          [&] { return driver().symbol(stream, address, value, flags); });        \
+  }
+TESSERA_WAIT_VALUE(cuStreamWaitValue32, cuuint32_t, false)
+TESSERA_WAIT_VALUE(cuStreamWaitValue32_v2, cuuint32_t, false)
+TESSERA_WAIT_VALUE(cuStreamWaitValue32_ptsz, cuuint32_t, true)
+TESSERA_WAIT_VALUE(cuStreamWaitValue32_v2_ptsz, cuuint32_t, true)
+TESSERA_WAIT_VALUE(cuStreamWaitValue64, cuuint64_t, false)
+TESSERA_WAIT_VALUE(cuStreamWaitValue64_v2, cuuint64_t, false)
+TESSERA_WAIT_VALUE(cuStreamWaitValue64_ptsz, cuuint64_t, true)
+TESSERA_WAIT_VALUE(cuStreamWaitValue64_v2_ptsz, cuuint64_t, true)
+
+#define TESSERA_BATCH_MEM_OP(symbol, per_thread)                                                           \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUstream stream, unsigned int count,                        \
+                                               CUstreamBatchMemOpParams* operations, unsigned int flags) { \
+    return wait_for_values(stream, per_thread, count, operations,                                          \
+                           [&] { return driver().symbol(stream, count, operations, flags); });             \
+  }
+TESSERA_BATCH_MEM_OP(cuStreamBatchMemOp, false)
+TESSERA_BATCH_MEM_OP(cuStreamBatchMemOp_v2, false)
+TESSERA_BATCH_MEM_OP(cuStreamBatchMemOp_ptsz, true)
+TESSERA_BATCH_MEM_OP(cuStreamBatchMemOp_v2_ptsz, true)
+
 TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
   const CUresult result = driver().cuCtxEnablePeerAccess(peer, flags);
   if (result != CUDA_SUCCESS || !runtime().active()) return after_call(result);

@@ -191,10 +191,10 @@ namespace {
 template <class Call>
 CUresult destroy_context(CUcontext context, Call&& call) {
   if (!runtime().active() || context == nullptr) return call();
-  const std::vector<CUdeviceptr> memory = context_leaves(context);
+  const Belongings belongings = context_leaves(context);
   forget_context(context);
   const CUresult result = call();
-  if (result == CUDA_SUCCESS) context_left(context, memory);
+  if (result == CUDA_SUCCESS) context_left(context, belongings);
   return result;
 }
 
@@ -210,11 +210,11 @@ CUresult let_go_of_primary(CUdevice device, Call&& call) {
   }
   // Only asked for its handle: the reference goes back at once, and the program's own keeps it alive.
   driver().cuDevicePrimaryCtxRelease_v2(device);
-  const std::vector<CUdeviceptr> memory = context_leaves(context);
+  const Belongings belongings = context_leaves(context);
   const CUresult result = call();
   if (driver().cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS && is_active == 0) {
     forget_context(context);
-    context_left(context, memory);
+    context_left(context, belongings);
   }
   return result;
 }

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
+#include <thread>
 
+#include "coherence.h"
 #include "driver.h"
 #include "log.h"
 #include "runtime.h"
@@ -57,7 +59,6 @@ WorkerLink::WorkerLink(const ts_worker_info& info, uint64_t arena_base, uint64_t
   transport_ = transport::attach_shared_memory(request);
   device_ = transport_->attached().device;
   name_ = device_.name;
-  budget_ = transport_->attached().memory_budget;
   driver().cuCtxGetCurrent(&context_);
   constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
   CUresult result = driver().cuMemHostRegister_v2(transport_->lanes(), transport::Transport::kLanesBytes, kFlags);
@@ -104,18 +105,40 @@ void WorkerLink::close() {
 }
 
 int WorkerLink::lane_of(StreamState& stream) {
-  int16_t& held = stream.lanes[index_];
-  if (held >= 0) return held;
+  if (stream.lanes[index_] >= 0) return stream.lanes[index_];
   for (size_t i = 0; i < lanes_.size(); ++i) {
     Lane& lane = lanes_[i];
     // A retired lane is free again once its last operation has ended.
     if (lane.owner != nullptr || !finished(static_cast<uint16_t>(i), lane.serial)) continue;
-    lane.owner = &stream;
-    lane.gated = false;
-    held = static_cast<int16_t>(i);
-    return held;
+    return give_lane(i, stream);
+  }
+  // More streams than lanes: one whose work there has ended, and that need not be waited for, gives its lane away.
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    Lane& lane = lanes_[i];
+    const bool joined = lane.owner != nullptr && (lane.owner->unjoined >> index_ & 1) == 0;
+    if (!joined || !finished(static_cast<uint16_t>(i), lane.serial)) continue;
+    lane.owner->lanes[index_] = -1;
+    return give_lane(i, stream);
   }
   return -1;
+}
+
+int WorkerLink::give_lane(size_t number, StreamState& stream) {
+  lanes_[number].owner = &stream;
+  lanes_[number].gated = false;
+  stream.lanes[index_] = static_cast<int16_t>(number);
+  return static_cast<int>(number);
+}
+
+int WorkerLink::wait_for_lane(StreamState& stream) {
+  const auto until = std::chrono::steady_clock::now() + patience();
+  int lane = lane_of(stream);
+  while (lane < 0 && alive() && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    Coherence(world()).settle();
+    lane = lane_of(stream);
+  }
+  return lane;
 }
 
 void WorkerLink::retire_lane(int index) {
@@ -271,6 +294,23 @@ int64_t WorkerLink::load_function(const Image& image, const std::string& name, u
     *reason = error.what();
   }
   return -1;
+}
+
+bool WorkerLink::has_room_for(size_t granules) {
+  constexpr auto kAskAgain = std::chrono::milliseconds(100);
+  const uint64_t needed = (granules_.size() + granules) * TS_GRANULE;
+  if (needed <= budget_) return true;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < full_until_) return false;
+  try {
+    // Room for as much again, so that a program that grows asks seldom; what is needed, where that is too much.
+    budget_ = transport_->ask_room(needed * 2);
+  } catch (const std::exception& error) {
+    log_line(LogLevel::kWarn, "worker %u (%s): %s", index_, name_.c_str(), error.what());
+  }
+  if (needed <= budget_) return true;
+  full_until_ = now + kAskAgain;
+  return false;
 }
 
 std::vector<uint64_t> WorkerLink::missing_granules(std::span<const Range> ranges) const {

@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -65,6 +66,8 @@ class WorkerLink {
 
   /// The stream's lane, opened at first use; -1 when no lane is left.
   int lane_of(StreamState& stream);
+  /// The same for one that cannot do without: waits until a lane comes free. -1: none did in time.
+  int wait_for_lane(StreamState& stream);
   void retire_lane(int lane);
   Lane& lane(int index) { return lanes_[static_cast<size_t>(index)]; }
   bool finished(uint16_t lane, uint32_t serial) const;
@@ -97,7 +100,8 @@ class WorkerLink {
 
   /// Granules of `ranges` that the worker does not hold yet.
   std::vector<uint64_t> missing_granules(std::span<const Range> ranges) const;
-  bool has_room_for(size_t granules) const { return (granules_.size() + granules) * TS_GRANULE <= budget_; }
+  /// Whether the worker lets this program hold so many granules more; asks it where that was not settled before.
+  bool has_room_for(size_t granules);
   /// Held granules outside `keep`, least recently used first.
   std::vector<uint64_t> eviction_order(std::span<const Range> keep) const;
   bool evict(uint64_t granule);
@@ -105,6 +109,7 @@ class WorkerLink {
   void hold(std::span<const Range> ranges);
 
  private:
+  int give_lane(size_t number, StreamState& stream);
   uint8_t* reserve(uint64_t bytes);
   bool send_ranges(uint16_t type, int lane, uint32_t start, uint32_t value, std::span<const Range> ranges);
   void send_image(const Image& image);
@@ -114,7 +119,8 @@ class WorkerLink {
   uint32_t index_;
   ts_device device_{};
   std::string name_;
-  uint64_t budget_ = 0;
+  uint64_t budget_ = 0;  // bytes that the worker has promised this program
+  std::chrono::steady_clock::time_point full_until_{};
   CUcontext context_ = nullptr;
   CUdeviceptr flags_ = 0;  // the lanes, as the home device sees them
   std::vector<Lane> lanes_;

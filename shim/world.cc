@@ -42,6 +42,15 @@ void World::fail(CUresult error) {
   failure_.compare_exchange_strong(none, error, std::memory_order_acq_rel);
 }
 
+bool World::is_in_flight(std::span<const Range> ranges) const {
+  const auto meets = [](const Range& a, const Range& b) { return a.begin < b.end && b.begin < a.end; };
+  return std::any_of(in_flight.begin(), in_flight.end(), [&](const std::vector<Range>& copy) {
+    return std::any_of(copy.begin(), copy.end(), [&](const Range& written) {
+      return std::any_of(ranges.begin(), ranges.end(), [&](const Range& range) { return meets(written, range); });
+    });
+  });
+}
+
 void World::forgive() {
   const bool attached =
       std::any_of(workers.begin(), workers.end(), [](const auto& worker) { return worker != nullptr; });

@@ -5,8 +5,10 @@
 #pragma once
 
 #include <atomic>
+#include <list>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -56,6 +58,10 @@ class World {
 
   /// The program made a context anew: the failure went with the old one, once no worker is attached any more.
   void forgive();
+
+  /// What copies write that other threads are in the middle of (`complete`), whatever lies there yet.
+  std::list<std::vector<Range>> in_flight;
+  bool is_in_flight(std::span<const Range> ranges) const;
 
   /// Captures that have begun and not ended, on any stream.
   std::atomic<uint32_t> captures{0};

@@ -114,6 +114,7 @@ class KernelSummary:
     target: str = ""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """By property name: the instruction that gave the kernel the property."""
+    required_block: tuple[int, int, int] = (0, 0, 0)  # threads; a launch with others is an error
 
     @property
     def is_unknown(self) -> bool:

@@ -193,7 +193,14 @@ def _summarize(result: KernelResult, module: Module) -> KernelSummary:
         only_architecture=only,
         target=module.target,
         reasons={str(kind.name): words for kind, words in result.properties.items()},
+        required_block=_required_block(kernel),
     )
+
+
+def _required_block(kernel: Function) -> tuple[int, int, int]:
+    """Threads by axis that `.reqntid` asks for; zeros: nothing is asked."""
+    x, y, z = kernel.required_threads
+    return (x, max(y, 1), max(z, 1)) if x else (0, 0, 0)
 
 
 def architectures(target: str) -> tuple[int, int]:

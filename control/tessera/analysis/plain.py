@@ -34,6 +34,7 @@ def to_dict(summary: KernelSummary) -> dict[str, Any]:
         "only_architecture": summary.only_architecture,
         "target": summary.target,
         "reasons": dict(summary.reasons),
+        "required_block": list(summary.required_block),
     }
 
 
@@ -52,9 +53,15 @@ def from_dict(data: Mapping[str, Any]) -> KernelSummary:
             only_architecture=data["only_architecture"],
             target=data["target"],
             reasons=dict(data["reasons"]),
+            required_block=_block(data["required_block"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"an access summary with parts missing: {error}") from error
+
+
+def _block(words: list[int]) -> tuple[int, int, int]:
+    x, y, z = words
+    return x, y, z
 
 
 def _access(a: Access) -> list[Any]:

@@ -13,9 +13,9 @@ log = logging.getLogger(__name__)
 
 # Where drivers grant reservations as wanted, above what sanitizers use, and below 0x540000000000,
 # near which the kernel puts position-independent programs and their heaps.
-FIRST_BASE = 0x200000000000
-SLOT_SIZE = 1 << 40
-SLOTS = 52
+FIRST_BASE = 0x140000000000
+SLOT_SIZE = 1 << 41  # eight devices of 128 GiB, each with twice the addresses
+SLOTS = 32
 
 
 class SlotsExhaustedError(Exception):

@@ -106,7 +106,7 @@ bool access_holds(const ts_access& access, const ts_summary& header) {
 }
 
 bool header_holds(const ts_summary& header, size_t size) {
-  if (header.magic != TS_SUMMARY_MAGIC || header.version != TS_SUMMARY_VERSION || header.reserved != 0) return false;
+  if (header.magic != TS_SUMMARY_MAGIC || header.version != TS_SUMMARY_VERSION) return false;
   if (header.n_nodes > TS_SUMMARY_MAX_NODES || header.n_accesses > TS_SUMMARY_MAX_ACCESSES) return false;
   if ((header.properties & ~kKnownProperties) != 0 || header.parameter_block_size > kMaxParameterBlock) return false;
   const size_t expected = sizeof(ts_summary) + header.n_nodes * sizeof(ts_node) + header.n_accesses * sizeof(ts_access);

@@ -119,6 +119,13 @@ std::optional<Range> Arena::find_ending_at(uint64_t address) const {
   return Range{it->first, address};
 }
 
+std::optional<Range> Arena::find_next(uint64_t address) const {
+  auto it = blocks_.upper_bound(address);
+  while (it != blocks_.end() && it->second.requested == 0) ++it;
+  if (it == blocks_.end()) return std::nullopt;
+  return Range{it->first, it->first + it->second.requested};
+}
+
 void Arena::intersect(Range range, std::vector<Range>& out) const {
   auto it = blocks_.upper_bound(range.begin);
   if (it != blocks_.begin()) --it;

@@ -65,6 +65,20 @@ class SharedMemoryTransport final : public Transport {
     return sent();
   }
 
+  uint64_t ask_room(uint64_t bytes) override {
+    auto wanted = make_message<ts_room>(TS_ROOM);
+    wanted.bytes = bytes;
+    socket_.send(wanted, {}, timeout_);
+    std::optional<Packet> packet = socket_.receive(timeout_);
+    // An answer to a function that nobody waited for any more.
+    while (packet && packet->type() == TS_FUNCTION_READY) packet = socket_.receive(timeout_);
+    if (!packet) throw TransportError(Status::kTimeout, "the worker does not say what room it has");
+    if (packet->type() != TS_ROOM_GRANTED) {
+      throw TransportError(Status::kCorrupt, "the worker was asked for room and sent something else");
+    }
+    return packet->expect<ts_room>().bytes;
+  }
+
   std::optional<ts_function_ready> receive_function_ready(std::chrono::milliseconds timeout) override {
     const std::optional<Packet> packet = socket_.receive(timeout);
     if (!packet) return std::nullopt;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lanes.h"
 
+#include <algorithm>
+
 namespace tessera::worker {
 
 Lanes::Lanes(const Device& device, Gate& gate, ts_channel* channel)
@@ -49,6 +51,10 @@ uint32_t Lanes::queued(uint32_t lane) {
     it.ended = it.marks.front().depth;
   }
   return it.depth - it.ended;
+}
+
+bool Lanes::all_ended() {
+  return std::all_of(open_.begin(), open_.end(), [this](uint32_t lane) { return queued(lane) == 0; });
 }
 
 bool Lanes::wait_start(uint32_t lane, uint32_t start) {

@@ -44,6 +44,9 @@ class Lanes {
   /// The last kernels of the busy streams, for error texts: a broken context does not say whose fault it is.
   std::string running() const;
   bool idle() const { return busy_ == 0; }
+  /// Whether all that any stream was given has surely ended, by the done flags alone: to ask a broken context is no
+  /// use.
+  bool all_ended();
   /// Lanes whose streams are not known to be idle.
   const std::vector<uint32_t>& open_lanes() const { return open_; }
   bool busy(uint32_t lane) const { return lanes_[lane].depth != 0; }

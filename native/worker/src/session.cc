@@ -35,6 +35,7 @@ Session::Session(Worker& worker, Attachment attachment)
       ring_(channel_, worker.timing.spin),
       counters_(std::move(attachment.counters)),
       slot_(attachment.slot),
+      promise_(worker),
       chunks_(device_, slot_),
       mirror_(device_, worker.status, slot_),
       lanes_(device_, worker.gate, channel_),
@@ -120,7 +121,13 @@ void Session::poll_device() {
 /// Tells the program, for good. Its streams must never hang, whatever became of ours.
 void Session::fail(CUresult code, const std::string& text) {
   closing_.reset();
-  if (!worker_.poisoned() && device_.is_poisoned(code)) worker_.poison(code, text);
+  const bool broken = worker_.poisoned() || device_.is_poisoned(code);
+  if (broken) worker_.poison(code, text);
+  if (broken && lanes_.all_ended()) {
+    // A kernel of another program broke the context while nothing of ours ran: this worker is merely gone.
+    log(LogLevel::kWarn, who() + " loses this worker by the fault of another program");
+    return;
+  }
   failed_ = true;
   failure_code_ = code;
   failure_text_ = "worker " + std::to_string(worker_.options.index) + ": " + text;
@@ -186,6 +193,15 @@ void Worker::poison(CUresult code, const std::string& text) {
   }
   status.set_failed(text);
   poisoned_.store(true);
+}
+
+uint64_t Worker::promise(uint64_t before, uint64_t wanted) {
+  const std::lock_guard lock(mutex_);
+  const uint64_t others = promised_ - before;
+  const uint64_t left = status.budget() - std::min(status.budget(), others);
+  const uint64_t granted = std::min(wanted, left);
+  promised_ = others + granted;
+  return granted;
 }
 
 DriverError Worker::poison_error() const {

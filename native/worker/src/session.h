@@ -78,6 +78,7 @@ class Session {
   void take_chunk(const transport::Packet& packet);
   void take_image(const transport::Packet& packet);
   void take_function(const transport::Packet& packet);
+  void give_room(const transport::Packet& packet);
   bool answer_functions();
   void answer(uint32_t function, CUresult status, const std::string& text);
   void answer_failed();
@@ -111,6 +112,7 @@ class Session {
   Counters counters_;
   Slot slot_;
 
+  Promise promise_;  // outlives what it was given for
   Chunks chunks_;
   Mirror mirror_;
   Lanes lanes_;

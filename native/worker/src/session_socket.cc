@@ -42,6 +42,8 @@ void Session::take_packet(const Packet& packet) {
       return take_image(packet);
     case TS_FUNCTION:
       return take_function(packet);
+    case TS_ROOM:
+      return give_room(packet);
     default:
       break_off("message " + std::to_string(packet.type()) + " is none that a program sends a worker");
   }
@@ -103,6 +105,14 @@ void Session::take_function(const Packet& packet) {
   worker_.loader.submit(std::move(request));
 }
 
+/// The budget is shared: what one program was promised no other gets, used or not.
+void Session::give_room(const Packet& packet) {
+  const auto wanted = packet.expect<ts_room>().bytes / TS_GRANULE * TS_GRANULE;
+  auto granted = transport::make_message<ts_room>(TS_ROOM_GRANTED);
+  granted.bytes = promise_.change(wanted);
+  socket_.send(granted, {}, worker_.timing.timeout);
+}
+
 bool Session::answer_functions() {
   const size_t before = unanswered_.size();
   std::erase_if(unanswered_, [this](uint32_t number) {
@@ -130,6 +140,7 @@ void Session::answer_failed() {
   while (socket_.readable()) {
     const std::optional<Packet> packet = socket_.receive(kNoWait);
     if (!packet) return;
+    if (packet->type() == TS_ROOM) give_room(*packet);
     if (packet->type() == TS_FUNCTION) answer(packet->expect<ts_function>().function, failure_code_, failure_text_);
   }
 }

@@ -42,6 +42,9 @@ class Worker {
   /// Meaningful once poisoned().
   DriverError poison_error() const;
 
+  /// One session wants `wanted` bytes of the budget in all and has been promised `before`. Returns its new promise.
+  uint64_t promise(uint64_t before, uint64_t wanted);
+
   /// Sessions are to tell their programs that this worker goes away.
   void stop() { stopping_.store(true); }
   bool stopping() const { return stopping_.load(); }
@@ -54,6 +57,21 @@ class Worker {
   mutable std::mutex mutex_;
   CUresult poison_code_ = CUDA_SUCCESS;
   std::string poison_text_;
+  uint64_t promised_ = 0;  // to all sessions
+};
+
+/// What one session may hold of the budget.
+class Promise {
+ public:
+  explicit Promise(Worker& worker) : worker_(worker) {}
+  ~Promise() { worker_.promise(bytes_, 0); }
+  Promise(const Promise&) = delete;
+  Promise& operator=(const Promise&) = delete;
+  uint64_t change(uint64_t wanted) { return bytes_ = worker_.promise(bytes_, wanted); }
+
+ private:
+  Worker& worker_;
+  uint64_t bytes_ = 0;
 };
 
 }  // namespace tessera::worker

@@ -116,7 +116,7 @@ typedef struct {
   uint32_t parameter_block_size;
   uint32_t minimum_architecture; /* 80 for sm_80 */
   uint32_t only_architecture;    /* sm_90a: 90; 0: that and every newer one */
-  uint32_t reserved;
+  uint32_t required_block;       /* .reqntid: x | y << 11 | z << 22; 0: none. Other launches are errors */
 } ts_summary;
 
 /* One launch, as the evaluator needs it. */

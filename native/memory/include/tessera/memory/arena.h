@@ -46,6 +46,8 @@ class Arena {
   std::optional<Range> find(uint64_t address) const;
   /// The live allocation that ends exactly at `address`.
   std::optional<Range> find_ending_at(uint64_t address) const;
+  /// The first live allocation that begins behind `address`.
+  std::optional<Range> find_next(uint64_t address) const;
   /// The parts of `range` that lie in live allocations.
   void intersect(Range range, std::vector<Range>& out) const;
 

@@ -43,6 +43,8 @@ enum {
   TS_IMAGE = 35,          /* ts_image; fd: bytes of the module image */
   TS_FUNCTION = 36,       /* ts_function */
   TS_FUNCTION_READY = 37, /* ts_function_ready, the answer to TS_FUNCTION */
+  TS_ROOM = 38,           /* ts_room */
+  TS_ROOM_GRANTED = 39,   /* ts_room, the answer to TS_ROOM */
   TS_OBSERVE = 38,        /* controller -> worker, instead of ATTACH: ts_message */
   TS_OBSERVED = 39        /* worker -> controller: ts_message; fd: ts_worker_status */
 };
@@ -93,6 +95,11 @@ typedef struct {
   int32_t status; /* CUresult */
   char text[240];
 } ts_function_ready;
+
+typedef struct { /* how much mirrored memory a program may hold on the worker in all: asked for, granted */
+  ts_message header;
+  uint64_t bytes;
+} ts_room;
 
 /* ring messages */
 enum {

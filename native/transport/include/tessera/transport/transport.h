@@ -48,6 +48,9 @@ class Transport {
   virtual uint64_t send_function(const FunctionRequest& request) = 0;
   /// The next answer, or nothing within `timeout`. kHungUp, kCorrupt.
   virtual std::optional<ts_function_ready> receive_function_ready(std::chrono::milliseconds timeout) = 0;
+  /// Asks for room for `bytes` of mirrored memory in all; returns what this program may hold from now on. Precondition:
+  /// no function is unanswered. kHungUp, kTimeout, kCorrupt.
+  virtual uint64_t ask_room(uint64_t bytes) = 0;
   /// The sequence number of the last send.
   virtual uint64_t sequence() const = 0;
 
