@@ -236,8 +236,8 @@ def _compare(found: Recording, seconds: float) -> None:
     columns = [Column("PLACEMENT"), Column("ONE UNIT ALONE", right=True),
                Column("BUSIEST", right=True), Column("ELSEWHERE", right=True)]  # fmt: skip
     rows = [
-        [name, _time(value_of(problem, one, "latency")), _time(value_of(problem, one, "throughput")),
-         render.count(int((one != 0).sum()), "kernel")]
+        [name, _time(value_of(problem, one, "latency")),
+         _time(value_of(problem, one, "throughput")), render.count(int((one != 0).sum()), "kernel")]
         for name, one in choices
     ]  # fmt: skip
     render.show(render.console(), render.table(columns, rows))

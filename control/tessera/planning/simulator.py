@@ -395,7 +395,7 @@ def simulate(
 ) -> Result:
     """Steady-state figures of placements that share the machine, each with units in flight.
 
-    `units`: main jobs to run; 0: enough for some of the rarest side job of each slot, up to a limit.
+    `units`: main jobs to run; 0: enough for some of the rarest side job of each slot.
     `record`: seconds from the start of which a timeline is kept.
     """
     slots = sum(flight.slots for flight in flights)
