@@ -65,6 +65,13 @@ def place_word(device: int) -> str:
     return "home" if device == 0 else f"worker {device}"
 
 
+def source_and_grade(grade: str) -> str:
+    """What a kernel's summary was made from, and how much it says."""
+    if grade.startswith("sass "):
+        return f"SASS, {grade.removeprefix('sass ')}"
+    return {"ptx": "PTX, exact", "unknown": "PTX, unknown"}.get(grade, grade)
+
+
 def why_home(kernel: dict[str, Any]) -> str:
     """Why most of the launches at home stayed there; empty when none did."""
     from tessera import protocol

@@ -116,6 +116,8 @@ def _facts(kernel: dict[str, Any], image: dict[str, Any] | None) -> list[tuple[s
     facts.append(("Runs on", f"{where}: {kernel['reason']}"))
     if kernel["status"] == "ready":
         facts.append(("May move", "yes" if kernel["may_move"] else "no"))
+    if kernel.get("grade"):
+        facts.append(("Known from", kernel_table.source_and_grade(kernel["grade"])))
     facts.append(("Properties", ", ".join(kernel["properties"]) or "none"))
     architectures = f"sm_{kernel['minimum_architecture']}"
     if kernel["only_architecture"]:

@@ -9,6 +9,6 @@
 
 from tessera.sass.disassembly import DisassemblyError
 from tessera.sass.kernel import Grade
-from tessera.sass.pipeline import SassSummary, analyze_cubin
+from tessera.sass.pipeline import SassSummary, analyze_cubin, merge
 
-__all__ = ["DisassemblyError", "Grade", "SassSummary", "analyze_cubin"]
+__all__ = ["DisassemblyError", "Grade", "SassSummary", "analyze_cubin", "merge"]

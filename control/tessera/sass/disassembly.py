@@ -50,6 +50,15 @@ def nvdisasm() -> str:
     return found
 
 
+def nvdisasm_version() -> str:
+    """What tells one installed nvdisasm from another; "" where there is none."""
+    try:
+        path = Path(nvdisasm())
+        return f"{path} {path.stat().st_size}"
+    except (DisassemblyError, OSError):
+        return ""
+
+
 def disassemble(data: bytes) -> Disassembly:
     """The code of a cubin. Raises DisassemblyError."""
     if len(data) > LARGEST:

@@ -44,7 +44,6 @@ class KernelFacts:
     grade: Grade
     properties: Property = Property(0)
     claims: dict[int, Claim] = field(default_factory=dict)
-    tensor_maps: dict[int, Mode] = field(default_factory=dict)
     symbols_read: set[str] = field(default_factory=set)
     symbols_written: set[str] = field(default_factory=set)
     reasons: dict[str, str] = field(default_factory=dict)

@@ -6,16 +6,16 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tessera.analysis import Access, Flag, KernelSummary, Mode, Node, Parameter, Property
 from tessera.analysis.launch import Op
 from tessera.analysis.model import MAX_ACCESSES
 from tessera.sass.disassembly import Disassembly, disassemble
 from tessera.sass.elf import Cubin, KernelInfo, read_cubin
-from tessera.sass.kernel import Grade, KernelFacts, analyze_kernel
+from tessera.sass.kernel import Claim, Grade, KernelFacts, analyze_kernel
 
 RECURSION = 50_000
 NO_MEMORY = 1 << 28  # no memory of a GPU lies below
@@ -23,7 +23,7 @@ NO_MEMORY = 1 << 28  # no memory of a GPU lies below
 
 @dataclass(frozen=True, slots=True)
 class SassSummary:
-    """One kernel of a cubin. `tensor_maps`: descriptors in the parameter block, by offset."""
+    """One kernel of a cubin, and what it took to analyse it."""
 
     summary: KernelSummary
     grade: Grade
@@ -52,6 +52,39 @@ def analyze_cubin(data: bytes) -> dict[str, SassSummary]:
         )
         for kernel, facts, milliseconds in found
     }
+
+
+def merge(versions: Sequence[SassSummary], expected: int) -> SassSummary:
+    """One kernel's summaries from several cubins of one image as one that holds for each."""
+    first = versions[0]
+    if len(versions) == 1 and expected == 1:
+        return first
+    summaries = [v.summary for v in versions]
+    claims: dict[int, tuple[Mode, bool]] = {}
+    for access in (a for s in summaries for a in s.accesses):
+        mode, required = claims.get(access.parameter_offset, (Mode(0), False))
+        required = required or access.guard is None
+        claims[access.parameter_offset] = (mode | access.mode, required)
+    facts = KernelFacts(max((v.grade for v in versions), key=list(Grade).index))
+    for summary in summaries:
+        facts.properties |= summary.properties
+        facts.reasons = {**summary.reasons, **facts.reasons}
+    if len(versions) < expected:
+        facts.give_up("not every cubin of the image has this kernel")
+    if len({s.parameter_block_size for s in summaries}) > 1:
+        facts.give_up("the cubins of the image differ in its parameters")
+    facts.claims = {o: Claim(mode, required, 0) for o, (mode, required) in claims.items()}
+    nodes, accesses = ((), ()) if facts.grade is Grade.UNKNOWN else _accesses(facts)
+    summary = replace(
+        first.summary,
+        properties=facts.properties,
+        nodes=nodes,
+        accesses=accesses,
+        minimum_architecture=min(s.minimum_architecture for s in summaries),
+        reasons=facts.reasons,
+    )
+    total = sum(v.milliseconds for v in versions)
+    return SassSummary(summary, facts.grade, first.instructions, total)
 
 
 def _settle_globals(cubin: Cubin, kernels: list[KernelFacts]) -> None:

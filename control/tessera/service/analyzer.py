@@ -23,12 +23,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tessera import protocol
+from tessera import protocol, sass
 from tessera.placement import parse_rules, unmatched_rules
 from tessera.placement.devices import Worker
 from tessera.protocol import packets
+from tessera.sass.disassembly import nvdisasm_version
 from tessera.service.cubin_cache import cache_folders, environment_of, find_cubin
 from tessera.service.extraction import Extraction, NotDescribedError, extract, kind_of
+from tessera.service.machine_code import analyze_machine_code
 
 DEFAULT_ANALYSIS = "tessera.analysis"
 Analyze = Callable[[str], Mapping[str, Any]]
@@ -46,11 +48,23 @@ def analyze_image(
         if not result["kernels"]:
             result["reason"] = "the PTX of this image has no kernel"
     except NotDescribedError as error:
-        result["reason"] = str(error)
+        result["kernels"], result["reason"] = _from_machine_code(data, capabilities, error)
     except MemoryError:
         result["reason"] = "the analysis ran out of memory"
     result["milliseconds"] = (time.perf_counter() - begin) * 1e3
     return result
+
+
+def _from_machine_code(
+    data: bytes, capabilities: list[int], no_text: NotDescribedError
+) -> tuple[list[dict[str, Any]], str]:
+    """Kernels as their machine code has them, or why there is nothing to be known."""
+    try:
+        return analyze_machine_code(data, capabilities), ""
+    except NotDescribedError as error:
+        return [], f"{no_text}; {error}"
+    except MemoryError:
+        return [], f"{no_text}; the analysis of its machine code ran out of memory"
 
 
 def _analyze_texts(found: Extraction, analyze: Analyze) -> list[dict[str, Any]]:
@@ -204,8 +218,8 @@ def version_of(module: ModuleType) -> int:
     declared = getattr(module, "ANALYSIS_VERSION", None)
     if declared is not None:
         return int(declared)
-    sum_ = 0
-    for folder in getattr(module, "__path__", []):
+    sum_ = zlib.crc32(nvdisasm_version().encode())
+    for folder in (*getattr(module, "__path__", []), *sass.__path__):
         for path in sorted(Path(folder).glob("*.py")):
             sum_ = zlib.crc32(path.read_bytes(), zlib.crc32(path.name.encode(), sum_))
     return sum_ & 0x7FFFFFFF or 1

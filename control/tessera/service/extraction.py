@@ -106,6 +106,26 @@ def _from_fatbin(image: ptx.Image, capabilities: Sequence[int]) -> tuple[Text, .
     return tuple(Text(_read(text), number) for number, text in sorted(unique.items()))
 
 
+def chosen_cubins(data: bytes, capabilities: Sequence[int] = ()) -> list[bytes]:
+    """The machine code of an image that devices of those capabilities run; all of it without any.
+
+    Raises NotDescribedError where one of them would run something else.
+    """
+    image = ptx.open_image(data)
+    if image.kind == ptx.ImageKind.ELF:
+        return [data]
+    if image.kind not in (ptx.ImageKind.FATBIN, ptx.ImageKind.FATBIN_WRAPPER):
+        raise NotDescribedError("the image holds no machine code")
+    cubins = [entry for entry in image.entries if entry.kind == ptx.EntryKind.ELF]
+    chosen: dict[int, ptx.Entry] = {}
+    for capability in capabilities:
+        mine = _choices([], cubins, [capability])[1]
+        if not mine:
+            raise NotDescribedError(f"the image has no machine code for sm_{capability}")
+        chosen |= {id(entry): entry for entry in mine}
+    return [_read(entry) for entry in (chosen.values() if capabilities else cubins)]
+
+
 def _choices(
     texts: list[ptx.Entry], cubins: list[ptx.Entry], capabilities: Sequence[int]
 ) -> tuple[list[ptx.Entry], list[ptx.Entry]]:
