@@ -7,7 +7,16 @@ import json
 from typing import Any
 
 import pytest
-from tessera.analysis import HOME_ONLY, Flag, KernelSummary, Mode, Property, analyze_module, blob
+from tessera.analysis import (
+    HOME_ONLY,
+    Flag,
+    KernelSummary,
+    Mode,
+    Property,
+    analyze_module,
+    blob,
+    pipeline,
+)
 from tessera.analysis.launch import Op
 from tessera.analysis.model import FORMAT, MAX_ACCESSES, MAX_LEVELS, MAX_NODES, NO_NODE
 from tessera.native import access
@@ -100,3 +109,16 @@ def test_equal_text_gives_equal_blobs() -> None:
     text = compile_corpus("loops")
     first, second = analyze_module(text), analyze_module(text)
     assert {k: s.to_blob() for k, s in first.items()} == {k: s.to_blob() for k, s in second.items()}
+
+
+def test_a_kernel_that_is_too_deep_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from kernel_corpus.compiler import compile_corpus
+
+    def too_deep(_: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr(pipeline, "_analyze_program", too_deep)
+    summaries = analyze_module(compile_corpus("loops"))
+    assert summaries
+    assert all(s.is_unknown and "deeply" in s.reasons["UNKNOWN"] for s in summaries.values())

@@ -22,6 +22,7 @@ from tessera.analysis.transfer import rejoin
 
 WIDE = 1 << 24  # an atom with more values than this is as good as unbounded
 SMALL_MASK = 1 << 16
+MAX_NESTED = 32  # facts that are used to bound one another
 _NO_PROVISOS: frozenset[Proviso] = frozenset()
 
 
@@ -206,6 +207,8 @@ class Bounds:
     ) -> tuple[Direction, Poly] | None:
         """The widest known combination that the polynomial contains as a multiple."""
         best: tuple[Direction, Poly] | None = None
+        if len(excluded) > MAX_NESTED:
+            return None
         leads = env.directions_by_lead()
         for monomial in varying:
             for direction in leads.get(monomial, ()):
@@ -280,6 +283,8 @@ class Bounds:
     def _range_k(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
         """Iterations of a loop: as many as the facts about its variables allow."""
         best = Range(self.launch.zero, None)
+        if len(excluded) > MAX_NESTED:
+            return best
         for key, direction in env.directions().items():
             step = key.split()[0].get((atom,))
             if step is None or key in excluded:
@@ -401,8 +406,9 @@ class Bounds:
 
     def _range_sel(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
         pred, a, b = atom.args
-        first = self._value_range(a, self._environments.refine(env, pred))
-        second = self._value_range(b, self._environments.refine(env, pred.negated()))
+        # A fact about a choice may be what bounds its sides: each fact counts once on the way.
+        first = self._value_range(a, self._environments.refine(env, pred), excluded)
+        second = self._value_range(b, self._environments.refine(env, pred.negated()), excluded)
         return self.hull([first, second])
 
     def _range_phi(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
@@ -431,8 +437,8 @@ class Bounds:
             self._joins[atom] = found
         return found
 
-    def _value_range(self, value: Value, env: Env) -> Range:
-        found = self.range(value.poly, env)
+    def _value_range(self, value: Value, env: Env, excluded: Excluded = frozenset()) -> Range:
+        found = self.range(value.poly, env, excluded)
         if value.obligations:
             found = found.relying_on(frozenset([self.claim(value.obligations, env)]))
         return found

@@ -82,7 +82,11 @@ def _analyze_kernel(
         return result
     if not program.code:
         return result
-    outcome, reasons = _analyze_program(program)
+    try:
+        outcome, reasons = _analyze_program(program)
+    except RecursionError:
+        result.properties[Property.UNKNOWN] = f"line {kernel.line}: {kernel.name} nests too deeply"
+        return result
     lines = [instruction.line for instruction in program.code]
     result.nodes, result.accesses = assemble(outcome.ranges, lines)
     result.globals_read = outcome.globals_read
