@@ -10,13 +10,14 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tessera.sass.syntax import Instruction, parse_instruction
 
 SECONDS = 600  # no cubin takes as long
-LARGEST = 64 << 20  # bytes of a cubin: its disassembly takes seventy times as much memory
+LARGEST = 256 << 20  # bytes of a cubin
 
 
 class DisassemblyError(Exception):
@@ -59,17 +60,20 @@ def nvdisasm_version() -> str:
         return ""
 
 
-def disassemble(data: bytes) -> Disassembly:
-    """The code of a cubin. Raises DisassemblyError."""
+def disassemble(data: bytes, symbols: Sequence[int] = ()) -> Disassembly:
+    """The code of a cubin; with `symbols`, of those functions' sections alone.
+
+    Raises DisassemblyError.
+    """
     if len(data) > LARGEST:
         raise DisassemblyError(f"the cubin has {len(data)} bytes, more than are disassembled")
     with tempfile.NamedTemporaryFile(prefix="tessera-", suffix=".cubin") as file:
         file.write(data)
         file.flush()
+        chosen = ["-fun", ",".join(map(str, symbols))] if symbols else []
+        command = [nvdisasm(), "-json", *chosen, file.name]
         try:
-            done = subprocess.run(
-                [nvdisasm(), "-json", file.name], capture_output=True, timeout=SECONDS, check=False
-            )
+            done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
         except subprocess.TimeoutExpired:
             raise DisassemblyError(f"nvdisasm took more than {SECONDS} seconds") from None
         except OSError as error:

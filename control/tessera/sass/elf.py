@@ -49,13 +49,17 @@ class Cubin:
     kernels: list[KernelInfo] = field(default_factory=list)
     relocations: dict[str, dict[int, str]] = field(default_factory=dict)
     """Section name -> offset -> symbol name."""
+    sizes: list[int] = field(default_factory=list)
+    """Of each section, bytes."""
 
-    def text_of(self, name: str) -> str:
-        """The section that holds a function; "" when it is not defined here."""
-        for symbol in self.symbols:
-            if symbol.name == name and symbol.is_function and symbol.section:
-                return self.section_names[symbol.section]
-        return ""
+    def code_sections(self) -> dict[int, int]:
+        """Sections that hold code, each with the index of a symbol in it."""
+        out: dict[int, int] = {}
+        for index, symbol in enumerate(self.symbols):
+            if symbol.is_function and symbol.section < len(self.section_names):
+                if self.section_names[symbol.section].startswith(".text."):
+                    out.setdefault(symbol.section, index)
+        return out
 
 
 def read_cubin(data: bytes) -> Cubin:
@@ -77,7 +81,7 @@ def _read(data: bytes) -> Cubin:
     strings = _content(data, headers[names_index])
     names = [_text(strings, header[0]) for header in headers]
     symbols = _symbols(data, headers)
-    cubin = Cubin(names, symbols)
+    cubin = Cubin(names, symbols, sizes=[header[5] for header in headers])
     for header, name in zip(headers, names, strict=True):
         if header[1] in (_SHT_RELA, _SHT_REL):
             target = names[header[7]] if header[7] < len(names) else ""

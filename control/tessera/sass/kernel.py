@@ -12,6 +12,7 @@ from tessera.analysis.calls import external_call
 from tessera.sass.elf import Cubin, KernelInfo
 from tessera.sass.opcodes import CLUSTER_REGISTERS, DEVICE_DEPENDENT, OPCODES
 from tessera.sass.program import Program, TooHardError, build
+from tessera.sass.returns import check_returns
 from tessera.sass.roots import Resolver, Roots, UnknownRootError
 from tessera.sass.syntax import Instruction, Operand
 from tessera.sass.values import NUMBER, Terms, Values
@@ -98,6 +99,7 @@ class _Scan:
         self._resolved: dict[tuple[Terms, Terms, Any], Roots] = {}
 
     def run(self) -> None:
+        check_returns(self._values)
         for index, name in self._program.external_calls:
             kind = external_call(name) or Property(0)
             self._facts.mark(kind, f"{self._place(index)} calls {name}")

@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from tessera.analysis import Access, Flag, KernelSummary, Mode, Node, Parameter, Property
 from tessera.analysis.launch import Op
 from tessera.analysis.model import MAX_ACCESSES
-from tessera.sass.disassembly import Disassembly, disassemble
+from tessera.sass.disassembly import disassemble
 from tessera.sass.elf import Cubin, KernelInfo, read_cubin
 from tessera.sass.kernel import Claim, Grade, KernelFacts, analyze_kernel
 
 RECURSION = 50_000
+WHOLE, BATCH = 3 << 20, 1 << 20  # bytes of a cubin that is read at once, of code in a part of one
 NO_MEMORY = 1 << 28  # no memory of a GPU lies below
 
 
@@ -38,20 +39,47 @@ def analyze_cubin(data: bytes) -> dict[str, SassSummary]:
     disassembled. A kernel that is not understood is unknown.
     """
     cubin = read_cubin(data)
-    code = disassemble(data)
     found: list[tuple[KernelInfo, KernelFacts, float]] = []
-    with _roomy():
-        for kernel in cubin.kernels:
-            begin = time.perf_counter()
-            facts = analyze_kernel(kernel, code.sections, cubin)
-            found.append((kernel, facts, (time.perf_counter() - begin) * 1e3))
+    target = (0, True)
+    for kernels, symbols in _batches(cubin, len(data)):
+        code = disassemble(data, symbols)
+        target = (code.architecture, code.exact_architecture)
+        with _roomy():
+            for kernel in kernels:
+                begin = time.perf_counter()
+                facts = analyze_kernel(kernel, code.sections, cubin)
+                found.append((kernel, facts, (time.perf_counter() - begin) * 1e3))
     _settle_globals(cubin, [facts for _, facts, _ in found])
     return {
         kernel.name: SassSummary(
-            _summary(kernel, facts, code), facts.grade, facts.instructions, milliseconds
+            _summary(kernel, facts, target), facts.grade, facts.instructions, milliseconds
         )
         for kernel, facts, milliseconds in found
     }
+
+
+def _batches(cubin: Cubin, size: int) -> Iterator[tuple[list[KernelInfo], list[int]]]:
+    """Kernels to be disassembled together, with symbols that name their sections: a large cubin
+    in parts, for its disassembly takes seventy times its own memory."""
+    if size <= WHOLE:
+        yield cubin.kernels, []
+        return
+    sections = cubin.code_sections()
+    own = {kernel.section for kernel in cubin.kernels}
+    shared = [symbol for section, symbol in sections.items() if section not in own]
+    if sum(cubin.sizes[s] for s in sections if s not in own) > BATCH:
+        shared = []  # calls into them will be unknown
+    batch: list[KernelInfo] = []
+    weight = 0
+    for kernel in cubin.kernels:
+        if batch and weight + cubin.sizes[kernel.section] > BATCH:
+            yield batch, [sections[k.section] for k in batch] + shared
+            batch, weight = [], 0
+        if kernel.section in sections:
+            batch.append(kernel)
+            weight += cubin.sizes[kernel.section]
+    if batch:
+        yield batch, [sections[k.section] for k in batch] + shared
 
 
 def merge(versions: Sequence[SassSummary], expected: int) -> SassSummary:
@@ -103,7 +131,8 @@ def _settle_globals(cubin: Cubin, kernels: list[KernelFacts]) -> None:
             facts.mark(kind, name)
 
 
-def _summary(kernel: KernelInfo, facts: KernelFacts, code: Disassembly) -> KernelSummary:
+def _summary(kernel: KernelInfo, facts: KernelFacts, target: tuple[int, bool]) -> KernelSummary:
+    architecture, exact = target
     pointers = set(facts.claims)
     parameters = tuple(
         Parameter(f"p{i}", offset, size, "u64" if size == 8 else f"b{8 * min(size, 8)}", offset in pointers)
@@ -122,9 +151,9 @@ def _summary(kernel: KernelInfo, facts: KernelFacts, code: Disassembly) -> Kerne
         accesses=accesses,
         parameters=parameters,
         parameter_block_size=kernel.parameter_size,
-        minimum_architecture=code.architecture,
-        only_architecture=code.architecture,
-        target=f"sm_{code.architecture}{'a' if code.exact_architecture else ''}",
+        minimum_architecture=architecture,
+        only_architecture=architecture,
+        target=f"sm_{architecture}{'a' if exact else ''}",
         reasons=facts.reasons,
     )
 

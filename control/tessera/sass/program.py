@@ -39,6 +39,7 @@ class Program:
     blocks: list[Block] = field(default_factory=list)
     block_of: list[int] = field(default_factory=list)  # of each instruction
     external_calls: list[tuple[int, str]] = field(default_factory=list)
+    returns: list[tuple[int, int]] = field(default_factory=list)  # (instruction, address after)
     order: list[int] = field(default_factory=list)  # blocks in reverse postorder
     is_reducible: bool = True
 
@@ -56,6 +57,7 @@ class _Builder:
         self._symbols = {s.name: s for s in cubin.symbols if s.is_function and s.section}
         self._barriers: dict[tuple[str, str], set[int]] = {}
         self._external: dict[Place, str] = {}
+        self._returns: dict[Place, int] = {}
 
     def run(self) -> Program:
         start: Place = (self._program.name, 0, ())
@@ -99,9 +101,13 @@ class _Builder:
         if row.flow == "call":
             return passes + self._call(ins, place)
         if row.flow == "return":
+            goal = self._far_jump(section, index)
+            if goal is not None:
+                return [*passes, (section, goal // 16, stack)]
             if not stack:
-                raise TooHardError(f"{ins.text} returns from the kernel")
+                raise TooHardError("a return from the kernel itself")
             (back, at), rest = stack[-1], stack[:-1]
+            self._returns[place] = 16 * at
             return [*passes, (back, at, rest)]
         if row.flow == "end":
             return passes
@@ -162,6 +168,17 @@ class _Builder:
         if len(stack) >= MAX_DEPTH:
             raise TooHardError("calls nest too deeply")
         return [(*target, (*stack, after))]
+
+    def _far_jump(self, section: str, index: int) -> int | None:
+        """Where a return leads whose register was set to a number just before."""
+        register = self._code[section][index].operands[0].variable
+        for at in range(index - 1, max(-1, index - 16), -1):
+            ins = self._code[section][at]
+            if OPCODES[ins.base].flow if ins.base in OPCODES else True:
+                return None
+            if ins.operands and ins.operands[0].variable == register:
+                return constant_of(ins)
+        return None
 
     def _is_linked(self, section: str, index: int) -> bool:
         """Whether the address after a call was put into a register shortly before."""
@@ -240,6 +257,8 @@ class _Builder:
         program = self._program
         if place in self._external:
             program.external_calls.append((len(program.code), self._external[place]))
+        if place in self._returns:
+            program.returns.append((len(program.code), self._returns[place]))
         program.code.append(self._code[place[0]][place[1]])
         program.sections.append(place[0])
         program.block_of.append(block)

@@ -185,6 +185,17 @@ class Values:
         places = self._writes[block].get(variable)
         return ("d", places[-1], variable) if places else self._at_start(block, variable)
 
+    def arguments(self, meeting: Node) -> list[Node]:
+        """What a variable holds on each way to where ways meet."""
+        _, block, variable = meeting
+        ways = self.program.blocks[block].predecessors
+        entry: list[Node] = [("e", variable)] if block == 0 else []
+        return [self._from(way, variable) for way in ways] + entry
+
+    def word_of(self, index: int, variable: int) -> int:
+        """Which word of its result an instruction writes into a variable."""
+        return self._result[index, variable]
+
     def terms(self, node: Node) -> Terms:
         found = self._terms.get(node)
         if found is None:
