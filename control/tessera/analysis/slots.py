@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tessera.analysis.registers import Registers
 
 MAX_WORDS = 16
+MAX_OFFSET = 1 << 40  # bytes: no local variable is as large
 
 
 def place_of(poly: Poly) -> tuple[Symbol | None, Poly]:
@@ -52,7 +53,8 @@ class Slots:
         self._sizes: dict[Symbol, dict[int, int]] = {}  # offset -> size of what is stored there
         self._spoilt: set[Symbol] = set()
         self._open: set[Symbol] = set()
-        self._words: dict[Symbol, list[tuple[int, int]]] = {}  # stores of 8 bytes: (index, slot)
+        # Stores of 8 bytes: (index, slot, offset; None: not known)
+        self._words: dict[Symbol, list[tuple[int, int, int | None]]] = {}
         self._local_addresses = Escapes(
             registers.program, registers.reaching, (Space.LOCAL,), functions=False
         )
@@ -67,11 +69,15 @@ class Slots:
         definition = self._registers.reaching.before((symbol, offset, size), index)
         return self._registers.value(definition)
 
-    def pointers(self, symbol: Symbol) -> list[tuple[int, Value]] | None:
-        """(store, value) of all words that are ever stored in a local variable; None when they
-        are too many, or not all known."""
+    def pointers(self, symbol: Symbol, lo: int, hi: int) -> list[tuple[int, Value]] | None:
+        """(store, value) of all words that are ever stored in a local variable where a load at
+        an offset from `lo` to `hi` meets them; None when they are too many, or not all known."""
         self._prepare()
-        stores = self._words.get(symbol, [])
+        stores = [
+            (index, slot)
+            for index, slot, offset in self._words.get(symbol, [])
+            if offset is None or lo - 8 < offset < hi + 8
+        ]
         if self._stage != "ready" or symbol in self._open or not stores or len(stores) > MAX_WORDS:
             return None
         values = []
@@ -117,7 +123,9 @@ class Slots:
         size = STORAGE_BITS.get(ins.type, 0) // 8
         if size == 8:
             values = elements(ins.operands[1])
-            self._words.setdefault(symbol, []).extend((index, i) for i in range(len(values)))
+            self._words.setdefault(symbol, []).extend(
+                (index, i, None if offset is None else offset + 8 * i) for i in range(len(values))
+            )
         if offset is None or size == 0:
             self._spoilt.add(symbol)
             return
@@ -156,7 +164,10 @@ def load(r: Registers, index: int, ins: Instruction, slot: int) -> Value | None:
         if found is not None:
             return found.with_obligations(address.obligations)
     if symbol is not None and symbol.space is Space.LOCAL and size == 8:
-        words = r.slots.pointers(symbol)
+        lo, hi = rest.shift(slot * size).bound()
+        words = r.slots.pointers(
+            symbol, -MAX_OFFSET if lo is None else lo, MAX_OFFSET if hi is None else hi
+        )
         if words is not None:
             return _one_of(r, index, words).with_obligations(address.obligations)
     return _from_memory(r, index, ins, slot)
