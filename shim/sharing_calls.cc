@@ -75,7 +75,8 @@ CUdeviceptr waited_for(const CUstreamBatchMemOpParams& operation) {
 template <class Call>
 CUresult wait_for_values(CUstream stream, bool per_thread, unsigned int count, CUstreamBatchMemOpParams* operations,
                          Call&& call) {
-  for (unsigned int i = 0; operations != nullptr && i < count; ++i) {
+  constexpr unsigned int kMost = 256;  // a driver refuses more without a look at them, and so there may be fewer
+  for (unsigned int i = 0; operations != nullptr && count <= kMost && i < count; ++i) {
     const CUresult exposed = expose(waited_for(operations[i]), [] { return CUDA_SUCCESS; });
     if (exposed != CUDA_SUCCESS) return exposed;
   }
