@@ -110,7 +110,7 @@ class _Judge:
         self._condition = self._launch.one
         self._provisos: set[Proviso] = set()
         self._digits: dict[Atom, Digit] = {}
-        self._index_cuts: dict[Poly, list[Cut]] = {}
+        self._index_cuts: dict[Poly, Cut] = {}
         self._limits: dict[Poly, Poly] = {}
         self.why = IRREGULAR
         self._groupings = self._find_groupings()
@@ -270,6 +270,7 @@ class _Judge:
         if facts is None:
             return None
         out: dict[int, set[Cut]] = {}
+        cut_indices: dict[Poly, Cut] = {}
         for fact in facts:
             self._provisos.add(fact.proviso)
             if not fact.poly.split()[0]:
@@ -277,12 +278,14 @@ class _Judge:
             found = self._cut(fact, member, terms)
             if found is not None:
                 out.setdefault(found[0], set()).add(found[1])
-            elif not self._cuts_index(fact):
+            elif not self._cuts_index(fact, cut_indices):
                 return None
-        return out
+        if member is self._first:
+            self._index_cuts = cut_indices
+        return out if cut_indices == self._index_cuts else None
 
-    def _cuts_index(self, fact: Fact) -> bool:
-        """Whether a fact ends the numbers that some digits are taken from."""
+    def _cuts_index(self, fact: Fact, known: dict[Poly, Cut]) -> bool:
+        """Whether a fact ends the numbers that some digits are taken from; notes where."""
         _, rest = fact.poly.split()
         for index in {d.index for d in self._digits.values()}:
             times = (fact.poly - rest).ratio(index)
@@ -293,10 +296,7 @@ class _Judge:
             if limit is None:
                 return False
             cut = Cut(1, limit, True)
-            known = self._index_cuts.setdefault(index, [])
-            if cut not in known:
-                known.append(cut)
-            return len(known) == 1
+            return known.setdefault(index, cut) == cut
         return False
 
     def _restricting(self, path: Path, digits: set[Atom]) -> list[Fact] | None:
@@ -502,15 +502,16 @@ class _Judge:
 
     def _index_count(self, index: Poly) -> Poly | None:
         """How many numbers the index runs through: 0, 1, ..."""
-        cuts = self._index_cuts.get(index, [])
+        cut = self._index_cuts.get(index)
         single = index.single
         if single is not None and single.kind in _COUNTS:
             count: Poly | None = self._registers.special(0, _COUNTS[single.kind], single.args[0])
         else:
+            cuts = [] if cut is None else [cut]
             count = self._run(index, [0], constant(1), cuts) if single is None else ENDLESS
-        if count is None or not cuts:
+        if count is None or cut is None:
             return None if count is ENDLESS else count
-        end = cuts[0].limit.shift(1)
+        end = cut.limit.shift(1)
         if count is not ENDLESS:
             self._require(self._bounds.at_most(end - count, None))
         self._require(self._bounds.at_most(constant(1) - end, None))

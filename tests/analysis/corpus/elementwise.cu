@@ -167,6 +167,11 @@ __global__ void predicated_by_data(float* out, const float* a, int n) {
     asm volatile("{ .reg .pred p; setp.gt.f32 p, %1, 0f00000000; @p st.global.f32 [%0], %1; }" ::"l"(out + i), "f"(a[i])
                  : "memory");
 }
+__global__ void two_guards(float* out, int n, int m) {
+  INDEX;
+  if (i < n) out[2 * (i >> 2)] = 1.0f;
+  if (i < m) out[2 * (i >> 2) + 1] = 1.0f;
+}
 // One block, one half of the columns: the other half is another one's.
 __global__ void half_of_the_columns(float* out, const float* a, int columns, int rows, int first, int count) {
   int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;

@@ -265,3 +265,9 @@ def half_of_the_columns(rng: random.Random) -> Launch:
 def clamped_below(rng: random.Random) -> Launch:
     grid, block, n = line(rng)
     return one(grid, block, room(n), floats(rng, max(n, 3)), i32(n))
+
+
+@kernel
+def two_guards(rng: random.Random) -> Launch:
+    grid, block, n = line(rng)
+    return one(grid, block, room(n // 2 + 2), i32(n), i32(rng.randint(0, n)))
