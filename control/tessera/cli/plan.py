@@ -42,7 +42,7 @@ def plan(
     seconds: Annotated[float, typer.Option(help="How long to look for a plan.")] = 5.0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Plan where the kernels of the running programs run best.
+    """Plan where the kernels of the running programs, or of the last one, run best.
 
     Times are those that programs have measured; where a kernel has not run yet, they are
     scaled from another GPU. Rules win over plans. --what-if needs no controller.
@@ -101,6 +101,9 @@ class Recording:
         except CatalogueError as error:
             raise CliError(str(error)) from None
         home = next((one["devices"][0] for one in status["programs"] if one["devices"]), "")
+        if not status["kernels"]:
+            status["kernels"] = _last_program()
+            home = next((one["name"] for one in status["devices"] if one["ordinal"] == 0), "")
         devices = recorded.devices_of(home, status["workers"], catalogue)
         measured = [_measured(one, status["workers"]) for one in status["kernels"]]
         try:
@@ -151,6 +154,14 @@ class Recording:
                 for image, name, device in self.rows(made)
             ],
         }
+
+
+def _last_program() -> list[dict[str, Any]]:
+    """The kernels of the program that ended last, with its counters; empty when none did."""
+    ended = ask("history", limit=1)["programs"]
+    known = {one["id"]: one for one in ask("kernels", all=False)["kernels"]}
+    counted = ended[0]["counters"].get("kernels", []) if ended else []
+    return [known[one["id"]] | one for one in counted if one["id"] in known]
 
 
 def _measured(kernel: dict[str, Any], workers: Sequence[dict[str, Any]]) -> Any:

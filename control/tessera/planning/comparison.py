@@ -30,7 +30,9 @@ from tessera.planning.problem import (
 )
 from tessera.planning.simulator import Flight, Result, compile_job, simulate
 
-SLACK = 0.8  # of links and streams that plans may fill
+# Units in flight, share of links and streams that may be filled, and seconds that a stream is
+# taken to wait at each change of the device: with more of it a plan changes devices less often.
+PLANNED_WITH = ((2, 0.8, 0.0), (2, 0.7, 300e-6), (4, 0.7, 100e-6))
 SIMULATED = 3  # options of each way that the simulator looks at
 IN_FLIGHT = (1, 2, 3, 4, 6)
 KERNELS, TODAY, PARALLEL, SINGLE = "by kernel", "by kernel, today", "data parallel", "single"
@@ -170,7 +172,7 @@ class Case:
         """Plans for the batches that promise most."""
         ranked = sorted(self._pooled(), key=lambda one: -one.outputs / physical_bound(one))
         found: list[tuple[Option, Plan]] = []
-        for problem in ranked[:4]:
+        for problem in ranked[:3]:
             reached = max((option.rate for option, _ in found), default=0.0)
             if 0.9 * problem.outputs / physical_bound(problem) < reached:
                 break
@@ -180,8 +182,9 @@ class Case:
                 for option, _ in answer.parts
                 if option.problem.name == problem.name
             ]
-            for units in (4, 2):
-                several = replace(with_in_flight(problem, units), slack=SLACK)
+            for units, slack, wait in PLANNED_WITH[: None if given else 1]:
+                several = replace(with_in_flight(problem, units), slack=slack)
+                several = replace(several, machine=_waiting(problem.machine, wait))
                 try:
                     plan = optimize(several, "throughput", effort, starts)
                 except InfeasibleError:
@@ -232,6 +235,14 @@ class Case:
 
 def _only(device: int, problem: Problem) -> Iterator[Assignment]:
     yield problem.everything_on(device)
+
+
+def _waiting(machine: Machine, wait: float) -> Machine:
+    """The machine as a stream sees it that queues at each device it comes to."""
+    links = {
+        pair: replace(link, latency=link.latency + wait) for pair, link in machine.links.items()
+    }
+    return replace(machine, links=links)
 
 
 def _varied(options: Iterable[Option]) -> list[Option]:

@@ -23,7 +23,7 @@ PAIRS = (
     ("A100", "A10"),
 )
 COARSE = ("pipeline", "prefill/decode", "attention/FFN")
-EFFORT = Effort(seconds=1.0, gap=0.01)
+EFFORT = Effort(seconds=0.7, gap=0.01)
 
 
 @dataclass(frozen=True)

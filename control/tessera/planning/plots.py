@@ -27,6 +27,7 @@ ROLES = {
     "projection": "#edae49",
     "ffn": "#2f6f9f",
     "other": "#8a8f9c",
+    "mixed": "#7b6fa8",
     "copy": "#5aa469",
 }
 WAYS = {
@@ -80,7 +81,7 @@ def timeline(
     np.atleast_1d(axes)[-1].set_xlabel("milliseconds")
     handles = [Patch(color=color, label=role) for role, color in ROLES.items()]
     handles.append(Patch(color=GREY, alpha=0.4, label="pale: prefill"))
-    figure.legend(handles=handles, loc="lower center", ncol=6, bbox_to_anchor=(0.5, -0.04))
+    figure.legend(handles=handles, loc="lower center", ncol=7, bbox_to_anchor=(0.5, -0.04))
     figure.suptitle(title, x=0.06, ha="left", fontweight="bold")
     figure.tight_layout()
     _save(figure, path)
@@ -132,11 +133,12 @@ def cost(path: Path, rows: Sequence[tuple[str, float, float, float]]) -> None:
         values = [row[column] for row in rows][::-1]
         axis.barh(np.arange(len(rows)) + (j - 1) * 0.26, values, 0.25, color=color, label=label)
     axis.set_yticks(range(len(rows)), names, fontsize=8)
+    axis.set_ylim(-0.6, len(rows) - 0.4)
     axis.set_xlabel("outputs a dollar, relative to the best single GPU of the pair")
     axis.set_title("What a dollar buys (geometric mean over request mixes)")
     axis.axvline(1.0, color=INK, lw=0.8)
     axis.grid(axis="y", visible=False)
-    axis.legend(loc="lower center", ncol=3, bbox_to_anchor=(0.5, -0.34 if len(rows) < 9 else -0.2))
+    axis.legend(loc="lower center", ncol=3, bbox_to_anchor=(0.5, -0.13))
     _save(figure, path)
 
 
@@ -162,7 +164,7 @@ def layers(path: Path, title: str, problem: Problem, plan: Assignment) -> None:
         axis.set_title(f"{job}: launch order, width is time in a unit of work", fontsize=9)
         axis.set_xlabel("milliseconds of work")
         axis.grid(axis="y", visible=False)
-    handles = [Patch(color=ROLES[role], label=role) for role in ROLES if role != "copy"]
+    handles = [Patch(color=ROLES[role], label=role) for role in ROLES if role not in ("copy", "mixed")]
     figure.legend(handles=handles, loc="lower center", ncol=4, bbox_to_anchor=(0.5, -0.03))
     figure.suptitle(title, x=0.06, ha="left", fontweight="bold")
     figure.tight_layout()
@@ -187,7 +189,8 @@ def adaptation(path: Path, found: Adaptation) -> None:
     colors = {"latency": "#d1495b", "throughput": "#edae49", "adaptive": "#2f6f9f"}
     for name, one in found.served.items():
         edges = np.arange(0, begin + 0.5, 0.5)
-        means = [1e3 * one.mean(a, b) for a, b in pairwise(edges)]
+        # Where nobody arrived there is nothing to draw.
+        means = [1e3 * one.mean(a, b) or np.nan for a, b in pairwise(edges)]
         wide = 2.2 if name == "adaptive" else 1.2
         axis.plot(edges[:-1] + 0.25, means, color=colors[name], lw=wide, label=f"{name} policy")
     for when in found.switches:
@@ -196,7 +199,7 @@ def adaptation(path: Path, found: Adaptation) -> None:
     axis.set_ylabel("latency, ms")
     axis.set_xlabel("simulated seconds; vertical lines: the adaptive policy changes its plan")
     axis.set_xlim(0, begin)
-    axis.legend(loc="upper left", ncol=3)
+    axis.legend(loc="upper center", ncol=3, bbox_to_anchor=(0.5, 1.14))
     figure.tight_layout()
     _save(figure, path)
 

@@ -131,11 +131,19 @@ def _script(
             Transfer(source, target, size, number - offset)
             for (source, target), size in outgoing.get(number, {}).items()
         )
-        roles = [job.launches[i - positions.start].role for i in launched]
-        label = max(set(roles), key=roles.count)
         seconds = sum(times[i] for i in launched)
+        label = _label([(job.launches[i - positions.start].role, times[i]) for i in launched])
         stretches.append(Stretch(device, seconds, needs, label, leaving, len(launched)))
     return Script(job.name, job.count, tuple(stretches))
+
+
+def _label(launched: Sequence[tuple[str, float]]) -> str:
+    """The role that most of a stretch's time goes to, or `mixed`."""
+    times: dict[str, float] = {}
+    for role, seconds in launched:
+        times[role] = times.get(role, 0.0) + seconds
+    role = max(times, key=lambda name: times[name])
+    return role if times[role] >= 0.8 * sum(times.values()) else "mixed"
 
 
 @dataclass
@@ -240,6 +248,7 @@ class Simulation:
 
     def run(self, units: int) -> None:
         for slot in self.slots:
+            slot.fill(0.0)
             slot.next_unit(0.0)
         while self.events and len(self.finished) < units:
             now, _, action = heapq.heappop(self.events)
@@ -355,6 +364,14 @@ class _Slot:
         self.pending = 0
         self.blocked: float | None = None
 
+    def fill(self, now: float) -> None:
+        """As many side jobs as may be under way: main jobs get no start that does not last."""
+        for script in self.side:
+            for _ in range(AHEAD if script.count < 1 else 1):
+                self.pending += 1
+                stream = Stream(self.number, script, now, self._side_done, True)
+                self.simulation.start(stream, now)
+
     def next_unit(self, now: float) -> None:
         """Main job; a side job that is due while its forerunner still runs holds it up."""
         wanted = [s for s in self.side if self.due[s.name] + s.count / self.main.count >= 1.0]
@@ -401,7 +418,7 @@ def simulate(
     slots = sum(flight.slots for flight in flights)
     if units == 0:
         rarest = min(s.count for f in flights for s in f.scripts if s.stretches and s.count > 0)
-        units = int(slots * min(160.0, max(24.0, 4.0 / rarest)))
+        units = int(slots * min(200.0, max(24.0, 6.0 / rarest)))
     one = Simulation(problem, flights, prefetch, fair, record)
     one.run(units)
     ends = np.array([when for when, _, _ in one.finished])

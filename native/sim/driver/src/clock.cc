@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 
 namespace tessera::sim {
@@ -28,8 +29,14 @@ void Clock::pace(VirtualTime end) const {
 }
 
 void Clock::configure(const char* setting) {
-  const std::string text = setting == nullptr || *setting == '\0' ? "virtual" : setting;
+  std::string text = setting == nullptr || *setting == '\0' ? "virtual" : setting;
   epoch_ = std::chrono::steady_clock::now();
+  const std::string given = text;
+  constexpr std::string_view kExclusive = ",exclusive";
+  if (text.size() > kExclusive.size() && text.ends_with(kExclusive)) {
+    exclusive_ = true;
+    text.resize(text.size() - kExclusive.size());
+  }
   if (text == "virtual") return;
   char* end = nullptr;
   if (text == "paced") {
@@ -38,7 +45,10 @@ void Clock::configure(const char* setting) {
     scale_ = std::strtod(text.c_str() + 6, &end);
     paced_ = *end == '\0' && scale_ > 0;
   }
-  if (!paced_) throw std::runtime_error("TESSERA_SIM_CLOCK='" + text + "': it is virtual, paced or paced:SCALE");
+  if (!paced_) {
+    throw std::runtime_error("TESSERA_SIM_CLOCK='" + given +
+                             "': it is virtual, paced or paced:SCALE, and may end in ,exclusive");
+  }
 }
 
 Clock& sim_clock() {

@@ -16,9 +16,12 @@ constexpr VirtualTime picoseconds(double seconds) { return static_cast<VirtualTi
 
 /// TESSERA_SIM_CLOCK: "virtual" (default): as fast as this machine computes;
 /// "paced" or "paced:SCALE": streams sleep so that a simulated second takes SCALE real ones.
+/// With ",exclusive" behind it a device runs one kernel at a time, so that kernels of several
+/// streams queue for it; without, streams do not slow each other down.
 class Clock {
  public:
   bool paced() const { return paced_; }
+  bool exclusive() const { return exclusive_; }
 
   /// The host's place in simulated time.
   VirtualTime now() const;
@@ -32,6 +35,7 @@ class Clock {
 
  private:
   bool paced_ = false;
+  bool exclusive_ = false;
   double scale_ = 1;
   std::chrono::steady_clock::time_point epoch_;
   std::atomic<VirtualTime> host_{0};

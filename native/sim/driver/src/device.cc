@@ -3,10 +3,10 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
-#include "clock.h"
 #include "context.h"
 #include "pool.h"
 #include "recorder.h"
@@ -82,6 +82,13 @@ std::string Device::bus_id() const {
   char text[16];
   std::snprintf(text, sizeof(text), "0000:%02X:00.0", (machine_.physical_ordinal + 1) & 0xff);
   return text;
+}
+
+VirtualTime Device::occupy(VirtualTime start, VirtualTime duration) {
+  if (!sim_clock().exclusive()) return duration;
+  const std::lock_guard lock(mutex_);
+  free_at_ = std::max(free_at_, start) + duration;
+  return free_at_ - start;
 }
 
 void Device::charge(uint64_t bytes) {

@@ -9,6 +9,7 @@
 
 #include "arena.h"
 #include "catalogue.h"
+#include "clock.h"
 #include "memory.h"
 #include "object.h"
 
@@ -49,6 +50,10 @@ class Device {
   Ref<Pool> current_pool() const;
   void set_current_pool(Pool& pool);
 
+  /// The simulated time from `start` to the end of a kernel that takes `duration`: longer than that
+  /// when kernels run one at a time (see Clock) and others are before it.
+  VirtualTime occupy(VirtualTime start, VirtualTime duration);
+
   /// A fault makes the device unusable to this process until it ends.
   CUresult fault() const { return fault_.load(std::memory_order_acquire); }
   void set_fault(CUresult code);
@@ -66,6 +71,7 @@ class Device {
   unsigned primary_users_ = 0;
   mutable std::mutex mutex_;
   Ref<Pool> default_pool_, current_pool_;
+  VirtualTime free_at_ = 0;  // the end of the last kernel, when they run one at a time
 };
 
 /// The devices of the process; empty before cuInit.

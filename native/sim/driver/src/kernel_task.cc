@@ -93,7 +93,7 @@ VirtualTime KernelTask::run(Execution& execution) const {
     record_launch(
         {function.info().name, execution.device.index(), launch.grid_id, launch, parameters, outcome, duration});
   }
-  return duration;
+  return execution.device.occupy(execution.start, duration);
 }
 
 }  // namespace tessera::sim
