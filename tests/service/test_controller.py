@@ -21,6 +21,7 @@ from fake_program import (
 from tessera import protocol
 from tessera.protocol import KernelStatus
 from tessera.service.client import ClientError
+from tessera.service.slots import SLOT_SIZE, SLOTS, base_of
 
 PRINTS = protocol.constant("TS_KERNEL_PRINTS")
 
@@ -30,8 +31,8 @@ def test_a_program_gets_a_slot_the_table_and_the_workers(
 ) -> None:
     welcome = program.welcome
     assert welcome is not None
-    assert welcome.arena_base == 0x200000000000 + (welcome.slot << 40)
-    assert welcome.arena_size == 1 << 40
+    assert welcome.arena_base == base_of(welcome.slot)
+    assert welcome.arena_size == SLOT_SIZE
     assert [(w.index, w.up, w.device.name) for w in welcome.workers] == [(1, True, "NVIDIA L40S")]
     assert Path(welcome.workers[0].socket).is_socket()
     status = controller.status()
@@ -301,11 +302,11 @@ def test_a_program_that_only_closes_its_connection_keeps_its_slot(
         wait_until(lambda: len(controller.ask("history")["programs"]) == 1)
 
 
-def test_sixty_four_programs_and_no_more(controller: RunningController) -> None:
-    programs = [FakeProgram(controller.folder) for _ in range(64)]
+def test_as_many_programs_as_slots_and_no_more(controller: RunningController) -> None:
+    programs = [FakeProgram(controller.folder) for _ in range(SLOTS)]
     slots = sorted(program.hello().slot for program in programs)
-    assert slots == list(range(64))
-    with FakeProgram(controller.folder) as late, pytest.raises(RefusedError, match="64 programs"):
+    assert slots == list(range(SLOTS))
+    with FakeProgram(controller.folder) as late, pytest.raises(RefusedError, match=f"{SLOTS} programs"):
         late.hello()
     for program in programs:
         program.close()

@@ -66,8 +66,9 @@ TEST_CASE(a_kernel_that_fails_ends_the_worker_and_nobody_hangs) {
   home.wait_done(0, home.join(0, {}));
   CHECK(home.synchronize(0, 5000));
   CHECK(home.wait_failed(5000));
-  CHECK(bystander.wait_failed(5000));
-  CHECK_EQ(home.link().failure().code, bystander.link().failure().code);
+  // Whose work had all ended only loses the worker.
+  CHECK(bystander.wait_hung_up(5000));
+  CHECK(!bystander.link().failed());
   CHECK(home.link().failure().code != CUDA_SUCCESS);
   CHECK(home.link().failure().text.find("trap_now") != std::string::npos);
   CHECK(worker.ends_with(3, 5s));
