@@ -164,7 +164,9 @@ def layers(path: Path, title: str, problem: Problem, plan: Assignment) -> None:
         axis.set_title(f"{job}: launch order, width is time in a unit of work", fontsize=9)
         axis.set_xlabel("milliseconds of work")
         axis.grid(axis="y", visible=False)
-    handles = [Patch(color=ROLES[role], label=role) for role in ROLES if role not in ("copy", "mixed")]
+    handles = [
+        Patch(color=ROLES[role], label=role) for role in ROLES if role not in ("copy", "mixed")
+    ]
     figure.legend(handles=handles, loc="lower center", ncol=4, bbox_to_anchor=(0.5, -0.03))
     figure.suptitle(title, x=0.06, ha="left", fontweight="bold")
     figure.tight_layout()
