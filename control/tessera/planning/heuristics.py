@@ -240,6 +240,7 @@ def starts(problem: Problem, objective: Objective, rounds: int = 24) -> Iterator
     devices = problem.machine.size
     for device in range(devices):
         yield _repaired(problem.everything_on(device), allowed, problem.loads)
+    yield from (_repaired(one, allowed, problem.loads) for one in _by_depth(problem))
     if objective == "latency":
         yield along_the_sequence(problem, np.ones(devices), 1.0)
         return
@@ -254,6 +255,15 @@ def starts(problem: Problem, objective: Objective, rounds: int = 24) -> Iterator
             )
             prices *= np.exp(0.8 / (1 + 0.3 * step) * (busy / max(busy.max(), 1e-30) - 0.5))
             prices /= prices.sum()
+
+
+def _by_depth(problem: Problem) -> Iterator[Assignment]:
+    """Layers shared out by memory, the same for all jobs: what fits where little else does."""
+    devices = problem.machine.size
+    depths = np.array([node.depth for node in problem.nodes])
+    room = np.array([problem.machine.memory(device) for device in range(devices)])
+    bounds = np.cumsum(room) / room.sum()
+    yield np.minimum(np.searchsorted(bounds, depths, side="left"), devices - 1).astype(np.int64)
 
 
 def _stages(problem: Problem) -> Iterator[Assignment]:

@@ -17,9 +17,10 @@ from tessera.planning.machine import Device, LinkModel, load_catalogue, pick
 from tessera.planning.models import ARCHITECTURES
 from tessera.planning.models.catalogue import mixes
 from tessera.planning.perfetto import write_trace
-from tessera.planning.simulator import Flight, compile_job, simulate
+from tessera.planning.simulator import Flight, Interval, compile_job, simulate
 
 COARSE = evaluation.COARSE
+WINDOW = (0.7, 0.12)  # seconds of simulated time, from and how long, after the start-up
 SHOWN = ("dense", ("H20", "L40S"), 1)  # what timeline and layer plot show
 
 
@@ -304,9 +305,8 @@ def _pictures(folder: Path) -> None:
     rows = []
     for answer in (*ways, replace(plans, way=KERNELS)):
         options = [option for option, _ in answer.parts]
-        trace = simulate(
-            options[0].problem, [_flight(option) for option in options], units=24, record=0.12
-        ).trace
+        flights = [_flight(option) for option in options]
+        trace = _window(simulate(options[0].problem, flights, 200, record=sum(WINDOW)).trace)
         labels = case.machine.labels()
         rows.append((f"{answer.way}: {answer.rate:,.0f} tokens a second", trace, labels))
     write_trace(folder / "trace.json", rows[-1][1], case.machine.labels())
@@ -316,6 +316,17 @@ def _pictures(folder: Path) -> None:
     plots.layers(
         folder / "layers.png", f"{title}: the plan by kernel", shown.problem, shown.assignment
     )
+
+
+def _window(trace: Sequence[Interval]) -> list[Interval]:
+    """What happens in WINDOW, with its begin as time zero."""
+    begin, length = WINDOW
+    kept = []
+    for one in trace:
+        first, last = max(0.0, one.begin - begin), min(length, one.end - begin)
+        if last > first:
+            kept.append(replace(one, begin=first, end=last))
+    return kept
 
 
 def _flight(option: Option) -> Flight:
