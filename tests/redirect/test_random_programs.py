@@ -60,3 +60,10 @@ def test_random_program_gives_the_same_memory(
     machine.native_run(sys.executable, str(PROGRAM), str(listing), str(alone))
     machine.run(sys.executable, str(PROGRAM), str(listing), str(moved), TESSERA_SCATTER=str(seed))
     assert alone.read_bytes() == moved.read_bytes()
+
+
+def test_launches_of_the_random_programs_have_moved(machine: Machine) -> None:
+    """Memory that stays the same because everything stayed at home would show nothing."""
+    workers = json.loads(machine.control("status", "--json"))["workers"]
+    assert len(workers) == 2
+    assert all(worker["launches"] > 0 for worker in workers), workers
