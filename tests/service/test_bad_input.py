@@ -282,7 +282,7 @@ def test_a_newer_store_is_refused_at_the_start(machine: FakeMachine) -> None:
     with sqlite3.connect(machine.store) as file:
         file.execute("PRAGMA user_version = 9")
     file.close()
-    assert "schema version 9, this Tessera knows versions up to 1" in start_error(machine)
+    assert "schema version 9, this Tessera knows versions up to 2" in start_error(machine)
 
 
 def test_a_store_that_cannot_be_written_is_kept_in_memory(machine: FakeMachine) -> None:
