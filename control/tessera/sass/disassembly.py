@@ -108,7 +108,5 @@ def _is_exact(header: object, data: bytes) -> bool:
     """Whether the cubin is for one architecture alone: its assembler's options, or a name of
     its target, end in `a` or `f`. Where they do not tell, code of sm_90 and newer may be."""
     text = json.dumps(header)
-    match = re.search(r"-arch[ =]*sm_(\d+)([af]?)", text) or re.search(
-        rb"sm_(\d+)([af]?)\b", data
-    )
+    match = re.search(r"-arch[ =]*sm_(\d+)([af]?)", text) or re.search(rb"sm_(\d+)([af]?)\b", data)
     return match is None or bool(match[2])

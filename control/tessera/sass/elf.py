@@ -56,9 +56,9 @@ class Cubin:
         """Sections that hold code, each with the index of a symbol in it."""
         out: dict[int, int] = {}
         for index, symbol in enumerate(self.symbols):
-            if symbol.is_function and symbol.section < len(self.section_names):
-                if self.section_names[symbol.section].startswith(".text."):
-                    out.setdefault(symbol.section, index)
+            known = symbol.is_function and symbol.section < len(self.section_names)
+            if known and self.section_names[symbol.section].startswith(".text."):
+                out.setdefault(symbol.section, index)
         return out
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from tessera.analysis import Mode, Property
 from tessera.analysis.calls import external_call
 from tessera.sass.elf import Cubin, KernelInfo
-from tessera.sass.opcodes import CLUSTER_REGISTERS, DEVICE_DEPENDENT, OPCODES
+from tessera.sass.opcodes import CLUSTER_REGISTERS, DEVICE_DEPENDENT, NOTHING, OPCODES
 from tessera.sass.program import Program, TooHardError, build
 from tessera.sass.returns import check_returns
 from tessera.sass.roots import Resolver, Roots, UnknownRootError
@@ -43,7 +43,7 @@ class KernelFacts:
     """What was found. `claims` by offset of the pointer word in the parameter block."""
 
     grade: Grade
-    properties: Property = Property(0)
+    properties: Property = NOTHING
     claims: dict[int, Claim] = field(default_factory=dict)
     symbols_read: set[str] = field(default_factory=set)
     symbols_written: set[str] = field(default_factory=set)
@@ -164,9 +164,7 @@ class _Scan:
                 high |= self._values.terms(before(index, register.variable + 1))
         return low, high
 
-    def _resolve(
-        self, index: int, ins: Instruction, mode: Mode, low: Terms, high: Terms
-    ) -> None:
+    def _resolve(self, index: int, ins: Instruction, mode: Mode, low: Terms, high: Terms) -> None:
         guard = None
         if ins.guard is not None and ins.guard.variable is not None:
             predicate = self._values.before(index, ins.guard.variable)
@@ -198,7 +196,9 @@ class _Scan:
         """The descriptor's place in the parameter block is noted; the property keeps the kernel
         at home, for the descriptor is made elsewhere."""
         self._facts.mark(Property.TENSOR_MAPS, f"{self._place(index)}: {ins.text}")
-        self._facts.give_up(f"{self._place(index)}: {ins.text}: a descriptor may describe any memory")
+        self._facts.give_up(
+            f"{self._place(index)}: {ins.text}: a descriptor may describe any memory"
+        )
 
     def _settle(self) -> None:
         """Roots become claims on words of the parameter block."""

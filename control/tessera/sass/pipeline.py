@@ -135,7 +135,13 @@ def _summary(kernel: KernelInfo, facts: KernelFacts, target: tuple[int, bool]) -
     architecture, exact = target
     pointers = set(facts.claims)
     parameters = tuple(
-        Parameter(f"p{i}", offset, size, "u64" if size == 8 else f"b{8 * min(size, 8)}", offset in pointers)
+        Parameter(
+            f"p{i}",
+            offset,
+            size,
+            "u64" if size == 8 else f"b{8 * min(size, 8)}",
+            offset in pointers,
+        )
         for i, (offset, size) in enumerate(kernel.parameters)
     )
     if facts.grade is Grade.UNKNOWN or len(facts.claims) > MAX_ACCESSES // 2:

@@ -156,11 +156,10 @@ class _Builder:
         goal = self._symbols.get(name)
         if goal is None and first.kind == "number":
             return [(section, first.value // 16, stack)]  # a far jump: nothing returns from it
-        elif goal is None:
+        if goal is None:
             return self._call_outside(name, place)
-        else:
-            text = self._cubin.section_names[goal.section]
-            target = (text.removeprefix(".text."), goal.value // 16)
+        text = self._cubin.section_names[goal.section]
+        target = (text.removeprefix(".text."), goal.value // 16)
         if not self._is_linked(section, index):
             raise TooHardError(f"where {ins.text} returns to is not known")
         if after in stack:

@@ -88,7 +88,8 @@ class Resolver:
             raise UnknownRootError("choices that belong together differ")
         out = []
         for way in range(count):
-            new_low, new_high = self._values.decide(low, key, way), self._values.decide(high, key, way)
+            new_low = self._values.decide(low, key, way)
+            new_high = self._values.decide(high, key, way)
             if key[0] == "c" and key[1][0] == "memory" and _is_idle(new_low, new_high):
                 continue
             out.append((self._prune(new_low), self._prune(new_high)))
@@ -146,44 +147,48 @@ class Resolver:
         for kind in ("u", "d"):
             if (why := _first(low, kind)) and _first(high, kind):
                 raise UnknownRootError(_WHY[kind] + (f": {why[1]}" if kind == "u" else ""))
-        words = _words(low, high, "+")
-        loaded = _loaded_pair(low, high)
-        subtracted = bool(_words(low, high, "-"))
         symbols = {a[1] for a, s in low if a[0] == "g" and s != "s"}
         symbols &= {a[1] for a, s in high if a[0] == "g" and s != "s"}
         if symbols:
             roots.symbols |= symbols
-            return
+        elif not self._end_at_parameters(low, high, roots):
+            self._end_elsewhere(low, high, roots)
+
+    def _end_at_parameters(self, low: Terms, high: Terms, roots: Roots) -> bool:
+        """Whether a word of the parameter block may be the pointer."""
+        words = frozenset(_words(low, high, "+"))
+        negatives = frozenset(_words(low, high, "-"))
+        loaded = _loaded_pair(low, high)
         if _pairs_of_block(low, high):
-            if loaded or subtracted:
+            if loaded or negatives:
                 raise UnknownRootError("a loaded word is added to an indexed parameter")
             roots.whole_block = True
-            return
-        if words:
-            if loaded and subtracted:
-                raise UnknownRootError("the address is a loaded word plus a difference of pointers")
-            negatives = frozenset(_words(low, high, "-"))
-            roots.ways.add((frozenset(words) | negatives, loaded))
-            return
-        if loaded:
+            return True
+        if not words:
+            return False
+        if loaded and negatives:
+            raise UnknownRootError("the address is a loaded word plus a difference of pointers")
+        roots.ways.add((words | negatives, loaded))
+        return True
+
+    def _end_elsewhere(self, low: Terms, high: Terms, roots: Roots) -> None:
+        shifted = frozenset(_words(low, high, "s"))
+        if _loaded_pair(low, high):
             raise UnknownRootError(f"it follows a pointer loaded by {self._loaded_text(low)}")
         if _has(high, "k"):
             raise UnknownRootError("it may be based on a constant address")
         if _has(high, "w"):
             roots.windows = True
-            return
-        if _has(low, "b") and _has(high, "b"):
+        elif _has(low, "b") and _has(high, "b"):
             roots.parameter_block = True
-            return
-        shifted = frozenset(_words(low, high, "s"))
-        if shifted:
+        elif shifted:
             roots.ways.add((shifted, False))
-            return
-        raise UnknownRootError("the halves of the address have no pointer in common")
+        else:
+            raise UnknownRootError("the halves of the address have no pointer in common")
 
     def _loaded_text(self, low: Terms) -> str:
         index = next(a[1] for a, s in low if a[0] == "l" and s != "s")
-        return self._values.program.code[index].text
+        return str(self._values.program.code[index].text)
 
     def _merge(self, start: tuple[Terms, Terms], reason: str) -> Roots:
         """All ways as one: possible where no loaded word can be the pointer on any of them."""

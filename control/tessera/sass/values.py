@@ -31,7 +31,7 @@ from tessera.sass.opcodes import (
     WINDOWS,
     words_of,
 )
-from tessera.sass.program import Program, TooHardError
+from tessera.sass.program import Program, TooHardError, constant_of
 from tessera.sass.stack import Stack
 from tessera.sass.syntax import PREDICATE, STACK, STACK_POINTER, UNIFORM, Instruction, Operand
 
@@ -214,7 +214,7 @@ class Values:
         new = self._written(index, ins, variable, word)
         if (index, variable) in self._may:
             old = self.terms(self.before(index, variable))
-            return new if old == new else self.choice(("c", index, ("may", index), variable), [new, old])
+            return self.choice(("c", index, ("may", index), variable), [new, old])
         if ins.guard is None or ins.guard.variable is None:
             return new
         old = self.terms(self.before(index, variable))
@@ -277,7 +277,8 @@ class Values:
 
     def sources(self, ins: Instruction) -> list[Operand]:
         """The operands that are no result: after the first register and its predicates."""
-        rest, seen = [], False
+        rest: list[Operand] = []
+        seen = False
         for operand in ins.operands:
             if not seen:
                 seen = operand.kind == "register"
@@ -323,13 +324,11 @@ class Values:
         register = operand.base[0].variable
         node = self.before(index, register) if register is not None else None
         if node and node[0] == "d":
-            ins = self.program.code[node[1]]
-            if ins.guard is None and ins.operands[-1].kind == "number":
-                if ins.base in ("MOV", "UMOV") or ins.has("MOV"):
-                    offset = ins.operands[-1].value + operand.value
-                    name = self.cubin.relocations.get(".nv.constant4", {}).get(offset & ~7)
-                    if name:
-                        return one("g", name)
+            number = constant_of(self.program.code[node[1]])
+            if number is not None:
+                table = self.cubin.relocations.get(".nv.constant4", {})
+                if name := table.get((number + operand.value) & ~7):
+                    return one("g", name)
         return one("u", "a word of bank 4 that is not known")
 
     def _driver_word(self, offset: int) -> Terms:
@@ -469,7 +468,6 @@ class Values:
         if self._may_hold_loaded(space):
             sides.append(one("l", index, word))
         return self.choice(("c", index, ("memory", index, pair), word), sides) if sides else NUMBER
-
 
     def _stored(self, index: int, ins: Instruction, value: Operand, word: int) -> Terms:
         """A word that a store writes, where its predicate lets it."""
