@@ -106,6 +106,8 @@ class _Scan:
             if kind & ~Property.ASSERTS:
                 self._facts.give_up(f"{self._place(index)} calls {name}")
         for index, ins in enumerate(self._program.code):
+            if ins.is_never_done:
+                continue
             self._properties(index, ins)
             memory = OPCODES[ins.base].memory
             if memory.endswith("g"):

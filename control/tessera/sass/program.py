@@ -92,8 +92,7 @@ class _Builder:
         if row is None:
             raise TooHardError(f"{ins.text} is not known")
         after: Place = (section, index + 1, stack)
-        never = ins.guard is not None and ins.guard.variable is None and ins.guard.negative
-        if never:
+        if ins.is_never_done:
             return [after]
         passes = [after] if ins.guard is not None else []
         if row.flow == "branch":

@@ -45,6 +45,11 @@ class Instruction:
     operands: tuple[Operand, ...]
     text: str
 
+    @property
+    def is_never_done(self) -> bool:
+        """Whether its guard is @!PT."""
+        return self.guard is not None and self.guard.variable is None and self.guard.negative
+
     def has(self, *names: str) -> bool:
         return any(name in self.modifiers for name in names)
 

@@ -87,6 +87,8 @@ class Values:
     def _note(self, index: int) -> None:
         ins = self.program.code[index]
         row = OPCODES[ins.base]
+        if ins.is_never_done:
+            return
         if ins.has("256"):
             raise TooHardError(f"{ins.text} has two results")
         if row.memory in ("ws", "rs") and ins.base in ("STS", "STSM", "ATOMS"):
