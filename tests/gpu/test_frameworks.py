@@ -21,7 +21,10 @@ import pytest
 pytestmark = pytest.mark.gpu
 
 PROGRAMS = Path(__file__).with_name("programs")
-NAMES = ["llama", "compiled", "resnet", "train", "graph", "triton_torch", "jax_jit", "cupy_arrays"]
+NAMES = [
+    "llama", "compiled", "resnet", "train", "graph", "triton_torch", "nvrtc_ptx", "jax_jit",
+    "cupy_arrays",
+]  # fmt: skip
 MODULES = {
     "jax_jit": "jax",
     "cupy_arrays": "cupy",
@@ -30,7 +33,7 @@ MODULES = {
 }
 TIMEOUT = 280
 # Programs with kernels that Tessera has PTX of: some of their launches have to run on the worker.
-MOVE = {"compiled", "triton_torch", "cupy_arrays"}
+MOVE = {"compiled", "triton_torch", "nvrtc_ptx"}
 
 
 def run(name: str, out: Path, environment: dict[str, str]) -> str:
