@@ -127,7 +127,7 @@ def check(
             fail(f"{entry.symbol}: cudaTypedefs.h knows no {entry.base} of version {entry.version}")
     listed = {(entry.base, entry.kind) for entry in entries}
     for base in {entry.base for entry in entries}:
-        # Versions are told apart by pointer where any is listed as PASS: one that is only called would look new.
+        # Where any version is PASS they are told apart by pointer: a CALLED one would look new.
         if {(base, "PASS"), (base, "CALLED")} <= listed:
             fail(f"{base} is PASS in one version and CALLED in another")
     for symbol, parameters in declared.items():

@@ -306,7 +306,10 @@ def test_as_many_programs_as_slots_and_no_more(controller: RunningController) ->
     programs = [FakeProgram(controller.folder) for _ in range(SLOTS)]
     slots = sorted(program.hello().slot for program in programs)
     assert slots == list(range(SLOTS))
-    with FakeProgram(controller.folder) as late, pytest.raises(RefusedError, match=f"{SLOTS} programs"):
+    with (
+        FakeProgram(controller.folder) as late,
+        pytest.raises(RefusedError, match=f"{SLOTS} programs"),
+    ):
         late.hello()
     for program in programs:
         program.close()

@@ -231,7 +231,8 @@ def clear() -> None:
 @app.command("policy")
 def policy(
     name: Annotated[
-        str, typer.Argument(
+        str,
+        typer.Argument(
             metavar="home|manual|latency|throughput|adaptive",
             help="home: everything; manual: by the rules; the others: by plans, rules first.",
         ),
