@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,6 @@ PHASES = ("decode", "prefill")
 
 def child(steps: int) -> None:
     """One run: prints {phase: [ms of each step]}."""
-    import time
-
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -84,6 +83,18 @@ def measure(environment: dict[str, str], steps: int) -> dict[str, list[float]]:
     return figures
 
 
+def await_analyses(folder: Path) -> None:
+    """What is analysed in the background would take the processors from the runs."""
+    from tessera.service.client import Client
+
+    with Client(folder) as client:
+        while True:
+            analysis = client.request("status")["controller"]["analysis"]
+            if not analysis["queued"] and not analysis["running"]:
+                return
+            time.sleep(0.5)
+
+
 def show(phase: str, mode: str, runs: list[dict[str, list[float]]]) -> tuple[float, float]:
     least = min(min(run[phase]) for run in runs)
     medians = [statistics.median(run[phase]) for run in runs]
@@ -121,6 +132,7 @@ def main() -> None:
         runs: dict[str, list[dict[str, list[float]]]] = {"alone": [], "tessera": []}
         measure(preloaded, 4)  # the first of all analyses what it loads, and fills the file cache
         for _ in range(options.rounds):
+            await_analyses(Path(folder))
             for mode, environment in (("alone", alone), ("tessera", preloaded)):
                 runs[mode].append(measure(environment, options.steps))
                 middle = {name: statistics.median(ms) for name, ms in runs[mode][-1].items()}

@@ -42,7 +42,7 @@ def plan(
     seconds: Annotated[float, typer.Option(help="How long to look for a plan.")] = 5.0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
-    """Plan where the kernels of the running programs, or of the last one, run best.
+    """Plan where the kernels of a program run best.
 
     Times are those that programs have measured; where a kernel has not run yet, they are
     scaled from another GPU. Rules win over plans. --what-if needs no controller.

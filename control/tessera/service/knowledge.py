@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+from weakref import WeakSet
 
 from tessera.protocol import MAX_KERNELS, KernelInfo, KernelQuery, KernelStatus
 from tessera.service.pool import AnalyzerPool, PoolError
@@ -39,9 +40,9 @@ class Knowledge:
         self._images: dict[str, ImageRecord] = {}
         self._kernels: dict[tuple[str, str], KernelRecord] = {}
         self._jobs: dict[str, asyncio.Task[None]] = {}
-        self._failures: dict[
-            str, str
-        ] = {}  # of analyses that crashed; tried anew by the next controller
+        self._waited_out: WeakSet[asyncio.Task[None]] = WeakSet()
+        # Of analyses that crashed: tried anew by the next controller.
+        self._failures: dict[str, str] = {}
         self.done = 0
 
     @property
@@ -73,8 +74,11 @@ class Knowledge:
                 return KernelInfo(KernelStatus.NEED_IMAGE, _id(kernel))
             job = self._start(image, query, fd, capabilities, pid)
         if job is not None:
-            await asyncio.wait([job], timeout=self._wait)
+            # A program waits once for an image, not once for each of its kernels.
+            wait = 0.0 if job in self._waited_out else self._wait
+            await asyncio.wait([job], timeout=wait)
             if not job.done():
+                self._waited_out.add(job)
                 return KernelInfo(KernelStatus.PENDING, _id(kernel), reason="being analysed")
         if image.hash in self._failures:
             return _failed(kernel.id, self._failures[image.hash])
