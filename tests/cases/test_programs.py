@@ -25,7 +25,9 @@ def cases(name: str) -> list[tuple[str, str]]:
 
 
 ALL = [
-    case for name in ("memory", "launches", "order", "errors", "processes") for case in cases(name)
+    case
+    for name in ("memory", "launches", "order", "errors", "processes", "coherence")
+    for case in cases(name)
 ]
 
 
