@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fake_program import ptx
-from tessera.service.cubin import read_cubin
+from tessera.sass.elf import read_cubin
 from tessera.service.extraction import NotDescribedError, extract
 
 

@@ -52,6 +52,17 @@ class Cubin:
     sizes: list[int] = field(default_factory=list)
     """Of each section, bytes."""
 
+    @property
+    def functions(self) -> frozenset[str]:
+        """Names of kernels and functions that have code."""
+        texts = (name for name in self.section_names if name.startswith(".text."))
+        return frozenset(name.removeprefix(".text.") for name in texts)
+
+    @property
+    def parameter_sizes(self) -> dict[str, int]:
+        """Bytes of the parameter block, by kernel, where the cubin tells."""
+        return {kernel.name: kernel.parameter_size for kernel in self.kernels}
+
     def code_sections(self) -> dict[int, int]:
         """Sections that hold code, each with the index of a symbol in it."""
         out: dict[int, int] = {}

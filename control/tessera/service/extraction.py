@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tessera.native import ptx
-from tessera.service.cubin import read_cubin
+from tessera.sass.elf import read_cubin
 
 WRITTEN_TOGETHER = 1.0  # seconds between two files
 _LARGEST_PTX = 1 << 28  # bytes of a neighbouring file

@@ -31,6 +31,11 @@ KEPT_BYTES = 1 << 30
 UNUSED_AFTER = 30 * 86400.0  # seconds: what was seen since then is never pruned
 
 
+_Columns = tuple[tuple[str, ...], tuple[str, ...]]  # of a key, and of what is summed up
+_EDGE: _Columns = (("source", "target"), ("bytes", "launches"))
+_COST: _Columns = (("launch_class", "device"), ("launches", "seconds", "squares"))
+
+
 class RulesChangedError(StoreError):
     """Somebody else saved rules after the text that is being saved was read."""
 
@@ -224,17 +229,7 @@ class Store:
 
     def add_dependencies(self, edges: Iterable[Dependency]) -> None:
         """Adds to what is known about data that goes from kernel to kernel."""
-
-        def operation(db: Database) -> None:
-            for edge in edges:
-                db.execute(
-                    "INSERT INTO dependencies (source, target, bytes, launches) "
-                    "VALUES (?, ?, ?, ?) ON CONFLICT (source, target) DO UPDATE SET "
-                    "bytes = bytes + excluded.bytes, launches = launches + excluded.launches",
-                    [edge.source, edge.target, edge.bytes, edge.launches],
-                )
-
-        self._connection.write(operation)
+        self._accumulate("dependencies", _EDGE, edges)
 
     def dependencies(self) -> list[Dependency]:
         return [
@@ -246,18 +241,7 @@ class Store:
 
     def add_costs(self, records: Iterable[CostRecord]) -> None:
         """Adds measured launches to what is known of their classes and devices."""
-
-        def operation(db: Database) -> None:
-            for one in records:
-                db.execute(
-                    "INSERT INTO costs (launch_class, device, launches, seconds, squares) "
-                    "VALUES (?, ?, ?, ?, ?) ON CONFLICT (launch_class, device) DO UPDATE SET "
-                    "launches = launches + excluded.launches, "
-                    "seconds = seconds + excluded.seconds, squares = squares + excluded.squares",
-                    [one.launch_class, one.device, one.launches, one.seconds, one.squares],
-                )
-
-        self._connection.write(operation)
+        self._accumulate("costs", _COST, records)
 
     def costs(self) -> list[CostRecord]:
         rows = self._rows("SELECT * FROM costs ORDER BY launch_class, device")
@@ -265,21 +249,27 @@ class Store:
 
     def add_class_dependencies(self, edges: Iterable[ClassDependency]) -> None:
         """Adds to what is known about data that goes from launch class to launch class."""
-
-        def operation(db: Database) -> None:
-            for edge in edges:
-                db.execute(
-                    "INSERT INTO class_dependencies (source, target, bytes, launches) "
-                    "VALUES (?, ?, ?, ?) ON CONFLICT (source, target) DO UPDATE SET "
-                    "bytes = bytes + excluded.bytes, launches = launches + excluded.launches",
-                    [edge.source, edge.target, edge.bytes, edge.launches],
-                )
-
-        self._connection.write(operation)
+        self._accumulate("class_dependencies", _EDGE, edges)
 
     def class_dependencies(self) -> list[ClassDependency]:
         rows = self._rows("SELECT * FROM class_dependencies ORDER BY source, target")
         return [ClassDependency(**row) for row in rows]
+
+    def _accumulate(self, table: str, columns: _Columns, records: Iterable[object]) -> None:
+        """Inserts records, or adds their sums to those of the row with the same key."""
+        key, sums = columns
+        added = ", ".join(f"{name} = {name} + excluded.{name}" for name in sums)
+        statement = (
+            f"INSERT INTO {table} ({', '.join(key + sums)}) "
+            f"VALUES ({', '.join('?' for _ in key + sums)}) "
+            f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {added}"
+        )
+
+        def operation(db: Database) -> None:
+            for record in records:
+                db.execute(statement, [getattr(record, name) for name in key + sums])
+
+        self._connection.write(operation)
 
     def _rows(self, sql: str, parameters: Sequence[object] = ()) -> list[dict[str, Any]]:
         return self._connection.read(lambda db: list(db.query(sql, list(parameters))))
