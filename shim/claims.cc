@@ -123,7 +123,6 @@ Claims claims_of(const LaunchRequest& request, const KernelState& state, std::sp
   for (uint32_t i = 0; i < count; ++i) {
     const ts_range& range = ranges[i];
     if (goes_nowhere(range)) continue;
-    if (range.pointer < kNullPage && (range.flags & TS_ACCESS_UNBOUNDED) != 0) claims.known = false;
     std::vector<Range> live;
     if (!resolve(world().memory, range, live)) {
       claims.all_in_slot = false;

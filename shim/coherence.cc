@@ -142,9 +142,10 @@ CUresult Coherence::wait_for_touches(StreamState& stream, std::span<const Range>
 
 CUresult Coherence::push(StreamState& stream, uint32_t index, std::vector<Range>& ranges) {
   WorkerLink* worker = world_.worker(index);
-  if (worker == nullptr)
-    world_.fail(CUDA_ERROR_LAUNCH_FAILED);  // what only it has is lost, unless that was said before
-  if (worker == nullptr) return world_.failure();
+  if (worker == nullptr) {
+    world_.fail(CUDA_ERROR_LAUNCH_FAILED);  // what only it has is lost; an earlier failure stays the one that is told
+    return world_.failure();
+  }
   memory::normalize(ranges);
   uint32_t start = 0;
   TESSERA_RETURN_IF_ERROR(gate(stream, *worker, &start));

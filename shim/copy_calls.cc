@@ -167,7 +167,7 @@ TESSERA_COPY_TO_DEVICE_ASYNC(cuMemcpyHtoDAsync_v2_ptsz, true)
 TESSERA_COPY_TO_HOST(cuMemcpyDtoH_v2, false)
 TESSERA_COPY_TO_HOST(cuMemcpyDtoH_v2_ptds, true)
 
-// The copy of pageable memory may complete before the call returns: it still takes the lock only to enqueue.
+// A copy to pageable memory may return only when it is done.
 #define TESSERA_COPY_TO_HOST_ASYNC(symbol, per_thread)                                                      \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(void* to, CUdeviceptr from, size_t bytes, CUstream stream) { \
     from = judged(from, bytes);                                                                             \

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuCtxDetach, from before cuCtxDestroy could be called from anywhere: it lets
 // go of one use of a context, and the last one takes the context along.
+#include "context.h"
 #include "driver.h"
 #include "order.h"
 #include "registry.h"
@@ -10,10 +11,9 @@ using namespace tessera::shim;
 namespace {
 
 bool is_gone(CUcontext context) {
-  if (driver().cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return true;
+  const Entered entered(context);
+  if (!entered) return true;
   const CUresult state = driver().cuStreamQuery(CU_STREAM_LEGACY);
-  CUcontext popped = nullptr;
-  driver().cuCtxPopCurrent_v2(&popped);
   return state == CUDA_ERROR_CONTEXT_IS_DESTROYED || state == CUDA_ERROR_INVALID_CONTEXT;
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 
+#include "context.h"
 #include "driver.h"
 #include "log.h"
 #include "runtime.h"
@@ -41,11 +42,7 @@ uint64_t mix(uint64_t value) {
 
 uint32_t architecture_of_current_device() {
   CUdevice device = 0;
-  int major = 0, minor = 0;
-  if (driver().cuCtxGetDevice(&device) != CUDA_SUCCESS) return 0;
-  driver().cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
-  driver().cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
-  return static_cast<uint32_t>(major * 10 + minor);
+  return driver().cuCtxGetDevice(&device) == CUDA_SUCCESS ? compute_capability(device) : 0;
 }
 
 /// A driver that does not know the attributes knows no clusters.

@@ -4,6 +4,7 @@
 // that use it stay home.
 #include <algorithm>
 
+#include "context.h"
 #include "driver.h"
 #include "imported_memory.h"
 #include "order.h"
@@ -73,9 +74,9 @@ CUresult wait_for_owner(CUdeviceptr address) {
   }
   CUcontext current = nullptr;
   if (driver().cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == owner.context) return cuCtxSynchronize();
-  if (const CUresult entered = driver().cuCtxPushCurrent_v2(owner.context); entered != CUDA_SUCCESS) return entered;
+  const Entered entered(owner.context);
+  if (!entered) return entered.result();
   const CUresult result = cuCtxSynchronize();
-  driver().cuCtxPopCurrent_v2(&current);
   // Memory in stream order belongs to the device: it outlives the context, whose work has ended with it.
   return owner.ordered && result == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_SUCCESS : result;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "order.h"
 
+#include "context.h"
 #include "driver.h"
 #include "registry.h"
 
@@ -12,9 +13,7 @@ CUresult prepare_home(CUstream stream, const Footprint& footprint) {
 }
 
 CUresult opaque_call(CUstream stream, bool per_thread, CUresult (*call)(void*), void* argument) {
-  const CUresult result = enqueue(stream, per_thread, anything, [&] { return call(argument); });
-  if (result == CUDA_SUCCESS) may_wait_for_host(normalized(stream, per_thread));
-  return result;
+  return enqueue_waiting(stream, per_thread, anything, [&] { return call(argument); });
 }
 
 void may_wait_for_host(CUstream stream) {
@@ -31,22 +30,6 @@ CUresult after_call(CUresult result) {
 }
 
 namespace {
-
-/// Makes a context current while it lives.
-class Entered {
- public:
-  explicit Entered(CUcontext context) : result_(driver().cuCtxPushCurrent_v2(context)) {}
-  ~Entered() {
-    CUcontext before = nullptr;
-    if (result_ == CUDA_SUCCESS) driver().cuCtxPopCurrent_v2(&before);
-  }
-  Entered(const Entered&) = delete;
-  Entered& operator=(const Entered&) = delete;
-  explicit operator bool() const { return result_ == CUDA_SUCCESS; }
-
- private:
-  CUresult result_;
-};
 
 /// Everything that is elsewhere comes home, and all that the context's streams wait for has to be done.
 CUresult bring_to_an_end() {
@@ -71,10 +54,6 @@ void retire_streams(CUcontext context) {
   });
   all.streams.erase_context(context);
 }
-
-}  // namespace
-
-namespace {
 
 std::vector<CUstream> streams_of(CUcontext context) {
   std::vector<CUstream> found;

@@ -74,6 +74,14 @@ CUresult complete(CUstream stream, bool per_thread, Describe&& describe, Call&& 
 /// The operation just given to the stream may wait for something that the host does.
 void may_wait_for_host(CUstream stream);
 
+/// As `enqueue`, for an operation that may.
+template <class Describe, class Call>
+CUresult enqueue_waiting(CUstream stream, bool per_thread, Describe&& describe, Call&& call) {
+  const CUresult result = enqueue(stream, per_thread, describe, call);
+  if (result == CUDA_SUCCESS) may_wait_for_host(normalized(stream, per_thread));
+  return result;
+}
+
 /// A call that waits for work, or asks whether it is done, and gives the device nothing.
 template <class Join, class Call>
 CUresult synchronize(Join&& join, Call&& call) {

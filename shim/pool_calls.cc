@@ -20,10 +20,15 @@ CUdevice device_of_default(CUmemoryPool pool) {
   return -1;
 }
 
-DeviceMemory::PoolUse* use_of(CUmemoryPool pool, CUdevice device) {
+/// Calls `visit` with what the slot serves in the place of a default pool, if this is one.
+template <class Visit>
+void visit_use(CUmemoryPool pool, Visit&& visit) {
+  const CUdevice device = device_of_default(pool);
+  if (device < 0) return;
   cuuint64_t threshold = 0;
   driver().cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
-  return world().memory.pool_use(device, threshold);
+  const std::lock_guard lock(world().mutex);
+  if (DeviceMemory::PoolUse* use = world().memory.pool_use(device, threshold)) visit(*use);
 }
 
 uint64_t* field(DeviceMemory::PoolUse& use, CUmemPool_attribute attribute) {
@@ -47,12 +52,9 @@ TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, C
                                                             void* value) {
   const CUresult result = driver().cuMemPoolGetAttribute(pool, attribute, value);
   if (result != CUDA_SUCCESS) return after_call(result);
-  if (const CUdevice device = device_of_default(pool); device >= 0) {
-    const std::lock_guard lock(world().mutex);
-    if (DeviceMemory::PoolUse* use = use_of(pool, device)) {
-      if (const uint64_t* ours = field(*use, attribute)) *static_cast<cuuint64_t*>(value) += *ours;
-    }
-  }
+  visit_use(pool, [&](DeviceMemory::PoolUse& use) {
+    if (const uint64_t* ours = field(use, attribute)) *static_cast<cuuint64_t*>(value) += *ours;
+  });
   return after_call(result);
 }
 
@@ -60,13 +62,11 @@ TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, C
                                                             void* value) {
   const CUresult result = driver().cuMemPoolSetAttribute(pool, attribute, value);
   if (result != CUDA_SUCCESS) return after_call(result);
-  if (const CUdevice device = device_of_default(pool); device >= 0) {
-    const std::lock_guard lock(world().mutex);
-    DeviceMemory::PoolUse* use = use_of(pool, device);
+  visit_use(pool, [&](DeviceMemory::PoolUse& use) {
     // The high-water marks can be set to 0 alone, which begins them anew.
-    if (use != nullptr && attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) use->reserved_high = use->reserved;
-    if (use != nullptr && attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH) use->used_high = use->used;
-  }
+    if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) use.reserved_high = use.reserved;
+    if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH) use.used_high = use.used;
+  });
   return after_call(result);
 }
 

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <thread>
 
+#include "context.h"
 #include "driver.h"
 #include "images.h"
 #include "kernel_state.h"
@@ -94,15 +95,12 @@ ts_device describe_device(int ordinal) {
   CUdevice handle = 0;
   CUuuid uuid{};
   size_t memory = 0;
-  int major = 0, minor = 0;
   if (driver().cuDeviceGet(&handle, ordinal) != CUDA_SUCCESS) return device;
   driver().cuDeviceGetName(device.name, sizeof device.name, handle);
   driver().cuDeviceGetUuid_v2(&uuid, handle);
   driver().cuDeviceTotalMem_v2(&memory, handle);
-  driver().cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, handle);
-  driver().cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, handle);
   std::memcpy(device.uuid, uuid.bytes, sizeof device.uuid);
-  device.compute_capability = static_cast<uint32_t>(major * 10 + minor);
+  device.compute_capability = compute_capability(handle);
   device.memory_bytes = memory;
   return device;
 }

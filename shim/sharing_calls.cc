@@ -59,11 +59,7 @@ namespace {
 /// A wait for memory in which a kernel may write: the kernel has to stay home for the wait to see it.
 template <class Call>
 CUresult wait_for_value(CUstream stream, bool per_thread, CUdeviceptr address, Call&& call) {
-  return expose(address, [&] {
-    const CUresult result = enqueue(stream, per_thread, anything, call);
-    if (result == CUDA_SUCCESS) may_wait_for_host(normalized(stream, per_thread));
-    return result;
-  });
+  return expose(address, [&] { return enqueue_waiting(stream, per_thread, anything, call); });
 }
 
 CUdeviceptr waited_for(const CUstreamBatchMemOpParams& operation) {

@@ -34,13 +34,6 @@ void forget_stream(CUstream stream) {
 }
 
 template <class Call>
-CUresult enqueue_host_work(CUstream stream, bool per_thread, Call&& call) {
-  const CUresult result = enqueue(stream, per_thread, nothing, call);
-  if (result == CUDA_SUCCESS) may_wait_for_host(normalized(stream, per_thread));
-  return result;
-}
-
-template <class Call>
 CUresult begin_capture(CUstream stream, bool per_thread, Call&& call) {
   const CUresult result = enqueue(stream, per_thread, nothing, [&] {
     const CUresult began = call();
@@ -115,17 +108,18 @@ TESSERA_EVENT_RECORD_FLAGS(cuEventRecordWithFlags, false)
 TESSERA_EVENT_RECORD_FLAGS(cuEventRecordWithFlags_ptsz, true)
 
 // A host function sees host memory alone, and that of earlier operations of its stream.
-#define TESSERA_HOST_FUNCTION(symbol, per_thread)                                                          \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUstream stream, CUhostFn function, void* data) {           \
-    return enqueue_host_work(stream, per_thread, [&] { return driver().symbol(stream, function, data); }); \
+#define TESSERA_HOST_FUNCTION(symbol, per_thread)                                                                 \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUstream stream, CUhostFn function, void* data) {                  \
+    return enqueue_waiting(stream, per_thread, nothing, [&] { return driver().symbol(stream, function, data); }); \
   }
 TESSERA_HOST_FUNCTION(cuLaunchHostFunc, false)
 TESSERA_HOST_FUNCTION(cuLaunchHostFunc_ptsz, true)
 
-#define TESSERA_STREAM_CALLBACK(symbol, per_thread)                                                               \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUstream stream, CUstreamCallback callback, void* data,            \
-                                               unsigned int flags) {                                              \
-    return enqueue_host_work(stream, per_thread, [&] { return driver().symbol(stream, callback, data, flags); }); \
+#define TESSERA_STREAM_CALLBACK(symbol, per_thread)                                                    \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUstream stream, CUstreamCallback callback, void* data, \
+                                               unsigned int flags) {                                   \
+    return enqueue_waiting(stream, per_thread, nothing,                                                \
+                           [&] { return driver().symbol(stream, callback, data, flags); });            \
   }
 TESSERA_STREAM_CALLBACK(cuStreamAddCallback, false)
 TESSERA_STREAM_CALLBACK(cuStreamAddCallback_ptsz, true)

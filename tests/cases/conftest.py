@@ -3,30 +3,19 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from redirect.machine import Machine
+from redirect.machine import Machine, native_folder, running
 
 
 @pytest.fixture(scope="session")
 def native() -> Path:
-    folder = os.environ.get("TESSERA_NATIVE_DIR")
-    assert folder, "the native artefacts are not built: see CONTRIBUTING.md"
-    return Path(folder)
+    return native_folder()
 
 
 @pytest.fixture(scope="module")
 def machine(native: Path, request: pytest.FixtureRequest) -> Iterator[Machine]:
-    devices = getattr(request.module, "DEVICES", "H200,L40S,L40S")
-    # Not tmp_path: a socket's path has to be short.
-    with tempfile.TemporaryDirectory(prefix="tessera-") as folder:
-        machine = Machine(native, Path(folder), devices)
-        machine.control("up")
-        try:
-            yield machine
-        finally:
-            machine.control("down")
+    with running(native, getattr(request.module, "DEVICES", "H200,L40S,L40S")) as machine:
+        yield machine

@@ -3,29 +3,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from redirect.machine import Machine
-
-
-@pytest.fixture(scope="session")
-def native() -> Path:
-    folder = os.environ.get("TESSERA_NATIVE_DIR")
-    assert folder, "the native artefacts are not built: see CONTRIBUTING.md"
-    return Path(folder)
+from redirect.machine import Machine, native_folder, running
 
 
 @pytest.fixture(scope="module")
-def machine(native: Path) -> Iterator[Machine]:
-    # Not tmp_path: a socket's path has to be short.
-    with tempfile.TemporaryDirectory(prefix="tessera-") as folder:
-        machine = Machine(native, Path(folder))
-        machine.control("up")
-        try:
-            yield machine
-        finally:
-            machine.control("down")
+def machine() -> Iterator[Machine]:
+    with running(native_folder()) as machine:
+        yield machine

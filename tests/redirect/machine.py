@@ -6,10 +6,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 TIMEOUT = 120  # seconds, for any one program
+DEVICES = "A100,L40S,L40S"
+
+
+def native_folder() -> Path:
+    """Where the native artefacts are."""
+    folder = os.environ.get("TESSERA_NATIVE_DIR")
+    assert folder, "the native artefacts are not built: see CONTRIBUTING.md"
+    return Path(folder)
 
 
 @dataclass
@@ -18,7 +29,7 @@ class Machine:
 
     native: Path
     folder: Path
-    devices: str = "A100,L40S,L40S"
+    devices: str = DEVICES
 
     def environment(self, **more: str) -> dict[str, str]:
         environment = dict(os.environ)
@@ -67,3 +78,16 @@ class Machine:
         )
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done
+
+
+@contextmanager
+def running(native: Path, devices: str = DEVICES) -> Iterator[Machine]:
+    """A machine with a controller, and a worker on each device but the first."""
+    # Not tmp_path: a socket's path has to be short.
+    with tempfile.TemporaryDirectory(prefix="tessera-") as folder:
+        machine = Machine(native, Path(folder), devices)
+        machine.control("up")
+        try:
+            yield machine
+        finally:
+            machine.control("down")

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from redirect.machine import Machine
+from redirect.machine import Machine, native_folder
 
 PROGRAM = Path(__file__).with_name("endless.py")
 PATIENCE = 5.0  # seconds from the kill to the program's end or to its result
@@ -77,8 +77,8 @@ def test_program_killed_leaves_workers_serving(machine: Machine) -> None:
         assert program.wait(1 + PATIENCE) == 0
 
 
-def test_controller_killed(native: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    machine = Machine(native, Path(tmp_path_factory.mktemp("k")), "A100,L40S")
+def test_controller_killed(tmp_path_factory: pytest.TempPathFactory) -> None:
+    machine = Machine(native_folder(), Path(tmp_path_factory.mktemp("k")), "A100,L40S")
     machine.control("up")
     try:
         with working(machine, 2) as program:
