@@ -22,14 +22,14 @@ pytestmark = pytest.mark.gpu
 
 PROGRAMS = Path(__file__).with_name("programs")
 NAMES = [
-    "llama", "compiled", "resnet", "train", "graph", "triton_torch", "nvrtc_ptx", "jax_jit",
-    "cupy_arrays",
+    "llama", "mixture", "state_space", "vision_language", "diffusion", "compiled", "resnet",
+    "train", "graph", "triton_torch", "nvrtc_ptx", "jax_jit", "cupy_arrays",
 ]  # fmt: skip
 MODULES = {
     "jax_jit": "jax",
     "cupy_arrays": "cupy",
     "resnet": "torchvision",
-    "llama": "transformers",
+    **dict.fromkeys(["llama", "mixture", "state_space", "vision_language"], "transformers"),
 }
 TIMEOUT = 280
 # Programs with kernels that Tessera has PTX of: some of their launches have to run on the worker.

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time eager PyTorch inference alone and at home under Tessera, in alternating runs.
+"""Time eager PyTorch inference alone and at home under Tessera, turn by turn.
 
-    python tools/bench/bench_decode.py [--rounds 20]
+    python tools/bench/bench_decode.py [--pairs 8]
 
 A 12-layer Llama-like model with random weights: one token a step (bound by the host's launches)
 and a prefill of 4 x 512 tokens (bound by the GPU). Needs an NVIDIA GPU, torch and transformers.
-Each run is a process of its own, alone and under Tessera in turn; a run's figure is the least and
-the median of its steps. Printed: least and median over all runs, the spread of the runs' medians,
-and the difference, to be compared with the spread before it is believed.
+
+A pair is two processes, one alone and one under Tessera, alive at the same time and pinned to the
+same processors. They take turns of a few dozen steps, one of them waiting while the other computes,
+so that whatever drifts on the machine meets both. The first steps of a turn warm the GPU up and do
+not count. Printed: of each pair the medians of both, and over all pairs the median of the ratios
+with their spread, to be compared with the spread before it is believed.
 """
 
 from __future__ import annotations
@@ -26,61 +29,109 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "control"))
 PHASES = ("decode", "prefill")
+MODES = ("alone", "tessera")
+UNCOUNTED = 3  # steps at the begin of a turn
+
+Times = dict[str, list[float]]  # ms of each step, by phase
+
+
+class Model:
+    """The model and its two kinds of step, in the process that computes."""
+
+    def __init__(self) -> None:
+        import torch
+        from transformers import LlamaConfig, LlamaForCausalLM
+
+        torch.manual_seed(3)
+        config = LlamaConfig(
+            hidden_size=1024,
+            intermediate_size=2816,
+            num_hidden_layers=12,
+            num_attention_heads=16,
+            num_key_value_heads=4,
+            vocab_size=8000,
+        )
+        with torch.device("cuda"):
+            self.model = LlamaForCausalLM(config).to(torch.bfloat16).eval()
+        self.prompt = torch.randint(0, 8000, (1, 64), device="cuda")
+        self.many = torch.randint(0, 8000, (4, 512), device="cuda")
+        self.synchronize = torch.cuda.synchronize
+
+    def turn(self, steps: int) -> Times:
+        """Decode from a fresh prompt, then prefill a quarter as often."""
+        cache = self.model(self.prompt, use_cache=True).past_key_values
+        times: Times = {phase: [] for phase in PHASES}
+        for step in range(steps + UNCOUNTED):
+            token = self.prompt[:, step % 64 : step % 64 + 1]
+            times["decode"].append(self.timed(token, cache))
+        for _ in range(steps // 4 + UNCOUNTED):
+            times["prefill"].append(self.timed(self.many, None))
+        return {phase: values[UNCOUNTED:] for phase, values in times.items()}
+
+    def timed(self, tokens: Any, cache: Any) -> float:
+        self.synchronize()
+        began = time.perf_counter()
+        self.model(tokens, past_key_values=cache, use_cache=True)
+        self.synchronize()
+        return (time.perf_counter() - began) * 1e3
 
 
 def child(steps: int) -> None:
-    """One run: prints {phase: [ms of each step]}."""
+    """Computes a turn for each line that comes in, and answers with its times."""
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    torch.manual_seed(3)
-    config = LlamaConfig(
-        hidden_size=1024,
-        intermediate_size=2816,
-        num_hidden_layers=12,
-        num_attention_heads=16,
-        num_key_value_heads=4,
-        vocab_size=8000,
-    )
-    with torch.device("cuda"):
-        model = LlamaForCausalLM(config).to(torch.bfloat16).eval()
-    prompt = torch.randint(0, 8000, (1, 64), device="cuda")
-    many = torch.randint(0, 8000, (4, 512), device="cuda")
-    times: dict[str, list[float]] = {phase: [] for phase in PHASES}
-
-    def timed(phase: str, tokens: Any, cache: Any) -> Any:
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        out = model(tokens, past_key_values=cache, use_cache=True)
-        torch.cuda.synchronize()
-        times[phase].append((time.perf_counter() - began) * 1e3)
-        return out
 
     with torch.no_grad():
-        for _ in range(5):
-            model(many, use_cache=True)
-        cache = model(prompt, use_cache=True).past_key_values
-        for step in range(steps):
-            out = timed("decode", prompt[:, step % 64 : step % 64 + 1], cache)
-            cache = out.past_key_values
-        for _ in range(max(steps // 4, 1)):
-            timed("prefill", many, None)
-    print(json.dumps({phase: values[len(values) // 10 :] for phase, values in times.items()}))
+        model = Model()
+        model.turn(UNCOUNTED)
+        print("ready", flush=True)
+        for _ in sys.stdin:
+            print(json.dumps(model.turn(steps)), flush=True)
 
 
-def measure(environment: dict[str, str], steps: int) -> dict[str, list[float]]:
-    done = subprocess.run(
-        [sys.executable, __file__, "--child", str(steps)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    if done.returncode != 0:
-        sys.exit(f"the program failed:\n{done.stdout}{done.stderr}")
-    figures: dict[str, list[float]] = json.loads(done.stdout.splitlines()[-1])
-    return figures
+class Player:
+    """One of the two processes of a pair."""
+
+    def __init__(self, environment: dict[str, str], steps: int) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "--child", str(steps)],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def answer(self) -> str:
+        assert self.process.stdout is not None
+        if not (line := self.process.stdout.readline()):
+            sys.exit(f"the program failed with exit status {self.process.wait()}")
+        return line
+
+    def turn(self) -> Times:
+        assert self.process.stdin is not None
+        self.process.stdin.write("turn\n")
+        self.process.stdin.flush()
+        times: Times = json.loads(self.answer())
+        return times
+
+    def end(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(timeout=60)
+
+
+def play(environments: dict[str, dict[str, str]], turns: int, steps: int) -> dict[str, Times]:
+    """One pair: the times of both, by mode."""
+    players = {mode: Player(environments[mode], steps) for mode in MODES}
+    for player in players.values():
+        player.answer()
+    times = {mode: Times({phase: [] for phase in PHASES}) for mode in MODES}
+    for turn in range(turns):
+        for mode in MODES if turn % 2 == 0 else reversed(MODES):
+            for phase, values in players[mode].turn().items():
+                times[mode][phase] += values
+    for player in players.values():
+        player.end()
+    return times
 
 
 def await_analyses(folder: Path) -> None:
@@ -95,21 +146,44 @@ def await_analyses(folder: Path) -> None:
             time.sleep(0.5)
 
 
-def show(phase: str, mode: str, runs: list[dict[str, list[float]]]) -> tuple[float, float]:
-    least = min(min(run[phase]) for run in runs)
-    medians = [statistics.median(run[phase]) for run in runs]
-    middle = statistics.median(medians)
-    print(
-        f"{phase:8} {mode:8} least {least:8.3f} ms   median {middle:8.3f} ms"
-        f"   (medians {min(medians):.3f} to {max(medians):.3f})"
-    )
-    return least, middle
+def added(times: dict[str, Times], phase: str) -> float:
+    """Percent that Tessera adds to the median step of one pair."""
+    alone, tessera = (statistics.median(times[mode][phase]) for mode in MODES)
+    return 100 * (tessera / alone - 1)
+
+
+def show_pair(number: int, times: dict[str, Times]) -> None:
+    words = []
+    for phase in PHASES:
+        alone, tessera = (statistics.median(times[mode][phase]) for mode in MODES)
+        words.append(f"{phase} {alone:.3f} and {tessera:.3f} ms ({added(times, phase):+.2f} %)")
+    print(f"pair {number}: alone and under Tessera: {', '.join(words)}", flush=True)
+
+
+def show_all(pairs: list[dict[str, Times]]) -> None:
+    for phase in PHASES:
+        ratios = sorted(added(times, phase) for times in pairs)
+        least = [min(min(times[mode][phase]) for times in pairs) for mode in MODES]
+        steps = sum(len(times["alone"][phase]) for times in pairs)
+        print(
+            f"{phase:8} added: median of {len(pairs)} pairs {statistics.median(ratios):+.2f} %"
+            f" ({ratios[0]:+.2f} to {ratios[-1]:+.2f}; {steps} steps each); least step"
+            f" {least[0]:.3f} alone, {least[1]:.3f} ms under Tessera"
+        )
+
+
+def pin(processors: int) -> None:
+    """Keeps this process and its children on as many processors, if the machine has more."""
+    mine = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, mine[-processors:])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--steps", type=int, default=200)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=8)
+    parser.add_argument("--turns", type=int, default=10, help="of each process of a pair")
+    parser.add_argument("--steps", type=int, default=24, help="of decode in a turn")
+    parser.add_argument("--processors", type=int, default=4, help="that the programs run on")
     parser.add_argument("--native", type=Path, default=os.environ.get("TESSERA_NATIVE_DIR"))
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -128,21 +202,20 @@ def main() -> None:
         }
         os.environ.update(alone)
         daemon.start(Path(folder), None)
-        preloaded = alone | {"LD_PRELOAD": str(Path(native) / "libtessera.so")}
-        runs: dict[str, list[dict[str, list[float]]]] = {"alone": [], "tessera": []}
-        measure(preloaded, 4)  # the first of all analyses what it loads, and fills the file cache
-        for _ in range(options.rounds):
-            await_analyses(Path(folder))
-            for mode, environment in (("alone", alone), ("tessera", preloaded)):
-                runs[mode].append(measure(environment, options.steps))
-                middle = {name: statistics.median(ms) for name, ms in runs[mode][-1].items()}
-                print(mode, *(f"{name} {ms:.3f} ms" for name, ms in middle.items()), flush=True)
+        pin(options.processors)
+        environments = {
+            "alone": alone,
+            "tessera": alone | {"LD_PRELOAD": str(Path(native) / "libtessera.so")},
+        }
+        play(environments, 1, 4)  # analyses what the model loads, and fills the file cache
+        await_analyses(Path(folder))
+        pairs = []
+        for number in range(options.pairs):
+            pairs.append(play(environments, options.turns, options.steps))
+            show_pair(number + 1, pairs[-1])
+        show_all(pairs)
         with Client(Path(folder)) as client:
             client.request("shutdown", force=True)
-    for phase in PHASES:
-        before, after = (show(phase, mode, runs[mode]) for mode in runs)
-        least, middle = (100 * (b / a - 1) for a, b in zip(before, after, strict=True))
-        print(f"{phase:8} added    least {least:+8.2f} %    median {middle:+8.2f} %")
 
 
 if __name__ == "__main__":

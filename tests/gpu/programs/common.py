@@ -40,6 +40,24 @@ def host_bytes(array: Any) -> Any:
     return array.detach().contiguous().cpu().reshape(-1).view(torch.uint8).numpy()
 
 
+def greedy(model: Any, tokens: Any, steps: int, keep: str = "past_key_values") -> list[Any]:
+    """The logits of a prompt and of the `steps` tokens that the model likes best after it.
+
+    `keep` names what the model hands from one step to the next.
+    """
+    import torch
+
+    results = []
+    with torch.no_grad():
+        out = model(tokens, use_cache=True)
+        results.append(out.logits)
+        for _ in range(steps):
+            best = out.logits[:, -1:].argmax(-1)
+            out = model(best, use_cache=True, **{keep: getattr(out, keep)})
+            results.append(out.logits)
+    return results
+
+
 def run(main: Callable[[], Iterable[Any]]) -> None:
     """Runs `main` and writes the digest of what it returns to the file named by argv[1]."""
     began = time.perf_counter()

@@ -3,7 +3,7 @@
 
 import os
 
-from common import run, seeded_torch
+from common import greedy, run, seeded_torch
 
 torch = seeded_torch()
 
@@ -26,16 +26,7 @@ def main() -> list["torch.Tensor"]:
     llama = model()
     if os.environ.get("COMPILE") == "1":
         llama = torch.compile(llama)
-    tokens = torch.randint(0, 8000, (2, 128), device="cuda")
-    results = []
-    with torch.no_grad():
-        out = llama(tokens, use_cache=True)
-        results.append(out.logits)
-        for _ in range(8):
-            step = out.logits[:, -1:].argmax(-1)
-            out = llama(step, past_key_values=out.past_key_values, use_cache=True)
-            results.append(out.logits)
-    return results
+    return greedy(llama, torch.randint(0, 8000, (2, 128), device="cuda"), steps=8)
 
 
 run(main)
