@@ -12,6 +12,7 @@
 #include "options.h"
 #include "server.h"
 #include "tessera/protocol/settings.h"
+#include "trial_process.h"
 
 namespace {
 
@@ -93,6 +94,10 @@ int main(int argc, char** argv) {
       return kOk;
     }
     start_log(settings.log_level(), "tessera-worker " + std::to_string(options.index));
+    if (options.trial >= 0) {
+      serve_trials(options, settings);
+      return kOk;
+    }
     return run(options, settings);
   } catch (const UsageError& error) {
     std::fprintf(stderr, "tessera-worker: %s\n\n%s", error.what(), kUsage);

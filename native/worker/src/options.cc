@@ -20,6 +20,8 @@ const char* const kUsage =
     "                  (default: TESSERA_WORKER_MEMORY_MIB, else nine tenths of what is free)\n"
     "  --linger-ms T   how long to stay when the controller is gone and no program is attached\n"
     "                  (default: 30000)\n"
+    "  --trial FD      in place of --socket: run trials for the program behind that descriptor (a\n"
+    "                  worker starts such processes itself)\n"
     "Prints 'ready' when it serves. Exit codes: 0 asked to stop, 1 could not start, 2 usage,\n"
     "3 a kernel broke the device's context: start it again.\n";
 
@@ -62,13 +64,15 @@ Options parse_options(int argc, const char* const* argv, int64_t default_memory_
       options.memory_mib = whole_number(name, value, 0, kMostMemory);
     } else if (name == "--linger-ms") {
       options.linger = std::chrono::milliseconds(whole_number(name, value, 0, int64_t{1} << 40));
+    } else if (name == "--trial") {
+      options.trial = static_cast<int>(whole_number(name, value, 3, 1 << 20));
     } else {
       throw UsageError("unknown option '" + std::string(name) + "'");
     }
   }
   if (!has_device) throw UsageError("--device is missing");
   if (options.index == 0) throw UsageError("--index is missing");
-  if (options.socket.empty()) throw UsageError("--socket is missing");
+  if (options.socket.empty() && options.trial < 0) throw UsageError("--socket is missing");
   if (options.memory_mib < 0 || options.memory_mib > kMostMemory) {
     throw UsageError("TESSERA_WORKER_MEMORY_MIB is out of range");
   }

@@ -18,6 +18,7 @@ struct Options {
   std::string socket;                       ///< where to listen
   int64_t memory_mib = 0;                   ///< of mirrored data; 0: nine tenths of what is free
   std::chrono::milliseconds linger{30000};  ///< without a controller and without programs
+  int trial = -1;                           ///< not -1: serve trials for the program behind this descriptor
   bool help = false;
 };
 

@@ -9,6 +9,8 @@
 
 #include "log.h"
 #include "session.h"
+#include "tessera/protocol/trial.h"
+#include "trial_process.h"
 
 namespace tessera::worker {
 namespace {
@@ -140,6 +142,8 @@ void Server::serve(Socket socket) {
       refuse(socket, CUDA_ERROR_NOT_SUPPORTED, both_versions(header.version));
     } else if (header.type == TS_OBSERVE) {
       observe(socket);
+    } else if (header.type == TS_TRIAL) {
+      hand_to_trial(std::move(socket), worker_.options, closing_);
     } else if (header.type == TS_ATTACH) {
       attach(std::move(socket), std::move(*packet));
     } else {

@@ -98,7 +98,6 @@ class Session {
   bool make_room();
   bool ready_alone(const LoadRequest& function, const ts_ring_header& header);
   void pull(CUstream stream, const transport::RingMessage& message);
-  void enqueue(CUstream stream, const transport::RingMessage& message, const LoadRequest& function);
 
   Worker& worker_;
   Device& device_;
@@ -129,7 +128,6 @@ class Session {
   Hold hold_ = Hold::kNone;
   Time hold_since_{}, next_poll_{};
   std::chrono::microseconds nap_{};
-  std::vector<std::byte> padded_parameters_;
   bool leaving_ = false, failed_ = false;
   CUresult failure_code_ = CUDA_SUCCESS;
   std::string failure_text_;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "attributes.h"
+#include "launch_call.h"
 #include "log.h"
 #include "session.h"
 
@@ -127,7 +128,7 @@ Session::Outcome Session::launch(const RingMessage& message) {
   lanes_.submitted(header.lane, static_cast<uint32_t>(message.ranges.size()) + 3, &function->name);
   pull(stream, message);
   samples_.before(message.launch.counter_slot, stream);
-  enqueue(stream, message, *function);
+  launch_kernel(driver_, stream, message, *function);
   samples_.after(stream);
   counters_.add(&ts_worker_counters::launches, 1);
   worker_.status.add_launch();
@@ -199,42 +200,6 @@ void Session::pull(CUstream stream, const RingMessage& message) {
   counters_.add(&ts_worker_counters::pulls, pulls);
   counters_.add(&ts_worker_counters::bytes_pulled, bytes);
   worker_.status.add_pulled(bytes);
-}
-
-void Session::enqueue(CUstream stream, const RingMessage& message, const LoadRequest& function) {
-  const ts_ring_launch& launch = message.launch;
-  const std::byte* parameters = message.parameters.data();
-  size_t size = message.parameters.size();
-  if (size < function.driver_parameter_size) {
-    // The driver takes a short buffer and leaves the rest of the block as it was: it shall be zero.
-    padded_parameters_.assign(function.driver_parameter_size, std::byte{0});
-    std::memcpy(padded_parameters_.data(), parameters, size);
-    parameters = padded_parameters_.data();
-    size = padded_parameters_.size();
-  }
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(parameters), CU_LAUNCH_PARAM_BUFFER_SIZE,
-                   &size, CU_LAUNCH_PARAM_END};
-  CUresult code = CUDA_SUCCESS;
-  if (launch.n_attributes == 0) {
-    code = driver_.cuLaunchKernel(function.function, launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0],
-                                  launch.block[1], launch.block[2], launch.dynamic_shared, stream, nullptr, extra);
-  } else {
-    alignas(CUlaunchAttribute) std::byte attributes[transport::kMaxLaunchAttributes * sizeof(CUlaunchAttribute)];
-    std::memcpy(attributes, message.attributes.data(), message.attributes.size());
-    CUlaunchConfig config{};
-    config.gridDimX = launch.grid[0];
-    config.gridDimY = launch.grid[1];
-    config.gridDimZ = launch.grid[2];
-    config.blockDimX = launch.block[0];
-    config.blockDimY = launch.block[1];
-    config.blockDimZ = launch.block[2];
-    config.sharedMemBytes = launch.dynamic_shared;
-    config.hStream = stream;
-    config.attrs = reinterpret_cast<CUlaunchAttribute*>(attributes);
-    config.numAttrs = launch.n_attributes;
-    code = driver_.cuLaunchKernelEx(&config, function.function, nullptr, extra);
-  }
-  if (code != CUDA_SUCCESS) driver_.fail(code, "launching " + function.name);
 }
 
 Session::Outcome Session::join(const RingMessage& message) {

@@ -35,7 +35,8 @@ enum {                     /* ts_message.type */
        TS_KERNEL_INFO = 5, /* controller -> program: ts_kernel_info */
        TS_WORKERS = 6,     /* controller -> program, unasked: ts_workers (some came or went) */
        TS_STATUS = 7,      /* tessera-ctl -> controller and back: JSON text after the header */
-       TS_WORKER_LOST = 8  /* program -> controller: ts_worker_lost */
+       TS_WORKER_LOST = 8, /* program -> controller: ts_worker_lost */
+       TS_TRIED = 9        /* program -> controller: ts_tried, what a trial of a launch showed */
 };
 
 typedef struct {
@@ -92,7 +93,11 @@ typedef struct {
   uint64_t low, high; /* XXH3, 128 bits, of the image bytes */
 } ts_image_hash;
 
-enum { TS_KERNEL_HAS_IMAGE = 1 }; /* ts_kernel_query.flags */
+enum { /* ts_kernel_query.flags */
+       TS_KERNEL_HAS_IMAGE = 1,
+       TS_KERNEL_WANTS_PASSED = 2 /* behind the answer's text: the launch classes of an unknown kernel that passed
+                                     trials, 8 bytes each, up to the packet's end */
+};
 
 typedef struct {
   ts_message header;
@@ -124,6 +129,29 @@ typedef struct {
   uint32_t index, reserved;
   char reason[256];
 } ts_worker_lost;
+
+enum {                                   /* ts_tried.verdict */
+       TS_VERDICT_PASSED = 1,            /* what was claimed was enough */
+       TS_VERDICT_WRONG = 2,             /* it was not */
+       TS_VERDICT_NOT_DETERMINISTIC = 3, /* results differ at home as well */
+       TS_VERDICT_UNDECIDED = 4,         /* something else came between */
+       TS_VERDICT_NOT_TRIED = 5
+};
+enum {
+  TS_TRIED_WORDS = 1
+}; /* ts_tried.flags: the claims were not a summary's, but every pointer among the arguments */
+
+typedef struct {
+  ts_message header;
+  ts_image_hash image;
+  uint64_t launch_class; /* hash of shape and argument pattern; 0: of no launch in particular */
+  uint32_t verdict, flags;
+  uint32_t grid[3], block[3];
+  uint32_t dynamic_shared;
+  uint32_t name_size;   /* bytes of the kernel's name that follows, without a NUL */
+  uint32_t reason_size; /* bytes of text that follow the name */
+  uint32_t reserved;
+} ts_tried;
 
 /* The placement table: written by the controller, read by every program. */
 enum { TS_PLACEMENT_MAGIC = 0x50505354, TS_DEVICE_HOME = 0 };
