@@ -140,7 +140,7 @@ def await_analyses(folder: Path) -> None:
 
     with Client(folder) as client:
         while True:
-            analysis = client.request("status")["controller"]["analysis"]
+            analysis = client.request("status")["status"]["controller"]["analysis"]
             if not analysis["queued"] and not analysis["running"]:
                 return
             time.sleep(0.5)
