@@ -5,6 +5,9 @@ x[n, d]      node n runs on device d (binary)
 s[v, a, b]   value v travels from a to b
 h[m, d]      buffer m is held by d
 
+Devices that nothing tells apart are one d in the relaxation: the mean of all ways to exchange
+them is a solution as good as any, so that the bound is the same and the program small.
+
 throughput   minimize the load of the busiest device or port
 latency      minimize launches and transfers of one unit, one after another
 """
@@ -24,11 +27,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tessera.planning.problem import Assignment, Floats, InfeasibleError, Objective, Problem
+from tessera.planning.rounding import Kinds, apart
 
 INFINITY = highspy.kHighsInf
 SIMPLEX_SECONDS = 0.8
 SETTLED = 0.999  # share above which a node counts as placed
 NOTHING_FITS = "no placement fits: memory, rules and what kernels need exclude each other"
+LARGE = 0.25  # of a device's part of all work: nodes that may bound the period alone
 TINY = 1e-4  # weight of the work that moves or waits, beside the objective's own
 
 
@@ -89,17 +94,20 @@ class _Rows:
 class Model:
     """The program of one problem; ties have to be contracted before."""
 
-    def __init__(self, problem: Problem, objective: Objective) -> None:
+    def __init__(self, problem: Problem, objective: Objective, kinds: Kinds | None = None) -> None:
         self.problem, self.objective = problem, objective
-        self.devices, self.nodes = problem.machine.size, len(problem.nodes)
+        self.kinds = kinds or apart(problem)
+        self.devices, self.nodes = self.kinds.size, len(problem.nodes)
+        chosen = [one[0] for one in self.kinds.members]
         self.pairs = [(a, b) for a in range(self.devices) for b in range(self.devices) if a != b]
         self.first_travel = self.nodes * self.devices
         self.first_held = self.first_travel + len(problem.values) * len(self.pairs)
         self.period = self.first_held + len(problem.buffers) * self.devices
         self.columns = self.period + 1
-        self.loads = problem.loads
+        self.loads, self.allowed = problem.loads[:, chosen], problem.allowed()[:, chosen]
+        self.links = {pair: problem.machine.links[self.kinds.link(*pair)] for pair in self.pairs}
         # Seconds are scaled so that the best single device takes 1000.
-        allowed = np.where(problem.allowed(), self.loads, np.inf)
+        allowed = np.where(self.allowed, self.loads, np.inf)
         self.scale = 1000.0 / max(1e-12, float(allowed.min(axis=1).sum()))
         self.rows = _Rows()
         self._build()
@@ -150,7 +158,7 @@ class Model:
     def _memory_rows(self) -> None:
         total = sum(buffer.size for buffer in self.problem.buffers)
         for device in range(self.devices):
-            room = self.problem.machine.memory(device)
+            room = self.problem.machine.memory(self.kinds.first(device)) * self.kinds.sizes[device]
             if total <= room:
                 continue
             index, value = [], []
@@ -168,15 +176,26 @@ class Model:
         for device in range(self.devices):
             nodes = np.arange(self.nodes)
             index = [*(nodes * self.devices + device).tolist(), self.period]
-            loads = [*(self.loads[:, device] * self.scale).tolist(), -1.0]
+            copies = self.kinds.sizes[device]
+            loads = [*(self.loads[:, device] * self.scale).tolist(), -copies]
             self.rows.add(-INFINITY, 0.0, index, loads)
             for end in (0, 1):
                 ports = self._port(device, end)
                 if ports[0]:
-                    index, loads = [*ports[0], self.period], [*ports[1], -self.problem.slack]
+                    room = copies * self.problem.slack
+                    index, loads = [*ports[0], self.period], [*ports[1], -room]
                     self.rows.add(-INFINITY, 0.0, index, loads)
         for stream in self.problem.streams:
             self._stream_row(stream)
+        self._large_nodes()
+
+    def _large_nodes(self) -> None:
+        """A node is on one device only: its time there is part of that device's load."""
+        fastest = np.where(self.allowed, self.loads, np.inf).min(axis=1)
+        share = LARGE * float(fastest.sum()) / self.problem.machine.size
+        for n in np.flatnonzero(fastest > share):
+            index = [*(self._x(int(n), device) for device in range(self.devices)), self.period]
+            self.rows.add(-INFINITY, 0.0, index, [*(self.loads[n] * self.scale).tolist(), -1.0])
 
     def _stream_row(self, stream: str) -> None:
         """A unit in flight takes its jobs one launch after another; so many are in flight."""
@@ -188,7 +207,7 @@ class Model:
         for v, value in enumerate(self.problem.values):
             if self.problem.stream_of(value) == stream:
                 for p, pair in enumerate(self.pairs):
-                    link = self.problem.machine.links[pair]
+                    link = self.links[pair]
                     time = value.count * (link.time(value.size) + link.latency)
                     index.append(self._s(v, p))
                     seconds.append(time * self.scale)
@@ -200,7 +219,7 @@ class Model:
         for p, pair in enumerate(self.pairs):
             if pair[end] != device:
                 continue
-            link = self.problem.machine.links[pair]
+            link = self.links[pair]
             for v, value in enumerate(self.problem.values):
                 index.append(self._s(v, p))
                 seconds.append(value.count * link.time(value.size) * self.scale)
@@ -209,10 +228,10 @@ class Model:
     def _costs(self) -> Floats:
         latency = self.objective == "latency"
         costs = np.zeros(self.columns)
-        weight = 1.0 if latency else TINY / self.devices
+        weight = 1.0 if latency else TINY / self.problem.machine.size
         costs[: self.first_travel] = (self.loads * self.scale * weight).ravel()
         for p, pair in enumerate(self.pairs):
-            link = self.problem.machine.links[pair]
+            link = self.links[pair]
             for v, value in enumerate(self.problem.values):
                 seconds = link.time(value.size) + (link.latency if latency else 0.0)
                 costs[self._s(v, p)] = value.count * seconds * self.scale * weight
@@ -221,7 +240,8 @@ class Model:
 
     def _bounds(self) -> tuple[Floats, Floats]:
         lower, upper = np.zeros(self.columns), np.ones(self.columns)
-        upper[: self.first_travel] = self.problem.allowed().ravel().astype(np.float64)
+        upper[: self.first_travel] = self.allowed.ravel().astype(np.float64)
+        upper[self.first_held : self.period] = np.tile(self.kinds.sizes, len(self.problem.buffers))
         upper[self.period] = INFINITY
         if self.problem.home_holds_all:
             for m in range(len(self.problem.buffers)):

@@ -4,21 +4,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tessera.planning import heuristics, milp
+from tessera.planning.descent import improve, terms_of
 from tessera.planning.objective import Outcome, evaluate
 from tessera.planning.problem import (
     Assignment,
-    Floats,
     InfeasibleError,
     Objective,
     Problem,
     contract,
 )
+from tessera.planning.rounding import kinds, swept
+
+INTEGRAL = 4  # devices up to which the integral program is small enough to be of use
+MIXTURES = 200
 
 
 @dataclass(frozen=True)
@@ -71,8 +75,7 @@ def optimize(
     if effort.solver and small.problem.machine.size > 1:
         bound = _with_solver(best, effort, begun + effort.seconds)
     else:
-        bound = _trivial_bound(small.problem, objective)
-        best.search(effort.seconds)
+        bound = _without_solver(best, effort, begun + effort.seconds)
     if best.assignment is None:
         raise InfeasibleError(
             "no placement was found that fits into the memory of the devices "
@@ -104,6 +107,7 @@ class _Best:
         self, problem: Problem, objective: Objective, given: Iterable[Assignment] = ()
     ) -> None:
         self.problem, self.objective = problem, objective
+        self.terms = terms_of(problem)
         self.assignment: Assignment | None = None
         self.value = float("inf")
         self.method = ""
@@ -111,64 +115,135 @@ class _Best:
         for one in self.given:
             self.offer(one, "given")
 
-    def offer(self, assignment: Assignment, method: str) -> None:
+    def offer(self, assignment: Assignment, method: str) -> float:
+        """Keeps it if it is the best that fits. What it is worth, in seconds."""
         outcome = evaluate(self.problem, assignment)
         value = outcome.latency if self.objective == "latency" else outcome.period
         if outcome.fits and value < self.value:
             self.assignment, self.value, self.method = assignment, value, method
+        return value if outcome.fits else float("inf")
 
-    def gap(self, bound: float) -> float:
-        return 1.0 - bound / self.value if self.assignment is not None else 1.0
+    def polish(
+        self, assignment: Assignment, deadline: float, method: str, enough: float = 0.0
+    ) -> Assignment:
+        """Local search from one placement, until time.perf_counter() is `deadline`."""
+        found = improve(self.terms, self.objective, assignment, deadline, enough).where
+        self.offer(found, method)
+        return found
 
-    def search(self, seconds: float, enough: float = 0.0) -> None:
-        """Local search from many starts, until a value of `enough`."""
-        found = heuristics.search(self.problem, self.objective, seconds, self.given, enough)
-        self.offer(found, "heuristic")
+    def polish_best_of(
+        self, starts: Iterable[Assignment], deadline: float, method: str, enough: float, most: int
+    ) -> list[Assignment]:
+        """Local search from the most promising of some placements. What it found."""
+        ranked = []
+        for i, start in enumerate(starts):
+            outcome = evaluate(self.problem, start)
+            value = outcome.latency if self.objective == "latency" else outcome.period
+            excess = np.maximum(outcome.memory / outcome.capacity - 1.0, 0.0).sum()
+            ranked.append((value * (1.0 + float(excess)), i, start))
+            if time.perf_counter() > deadline:
+                break
+        found = []
+        for _, _, start in sorted(ranked, key=lambda entry: entry[:2])[:most]:
+            found.append(self.polish(start, deadline, method, enough))
+            if self.value <= enough or time.perf_counter() > deadline:
+                break
+        return found
 
-    def polish(self, assignment: Assignment, seconds: float, method: str) -> None:
-        """Local search from one placement."""
-        one = heuristics.Search(self.problem, self.objective, assignment)
-        one.improve(time.perf_counter() + seconds)
-        self.offer(one.assignment(), method)
+
+def _without_solver(best: _Best, effort: Effort, deadline: float) -> float:
+    """Local search from placements that need no solver. The trivial bound."""
+    bound = _trivial_bound(best.problem, best.objective)
+    enough = bound / (1 - effort.gap)
+    starts = [*best.given, *heuristics.starts(best.problem, best.objective)]
+    found = best.polish_best_of(starts, deadline, "heuristic", enough, 6)
+    _mix(best, found, deadline, enough, best.method)
+    return bound
 
 
 def _with_solver(best: _Best, effort: Effort, deadline: float) -> float:
-    """Relaxation; then, while the gap is too large: local search, rounding, the integral
-    program with all that the relaxation has settled, and the whole of it. The bound.
+    """Relaxation; then, while the gap is too large: rounding with local search, the integral
+    program with all that the relaxation has settled, the whole of it, and mixtures of what
+    was found. The bound.
     """
+
+    def soon(share: float) -> float:
+        now = time.perf_counter()
+        return now + share * max(0.0, deadline - now)
+
+    problem, groups = best.problem, kinds(best.problem)
+    model = milp.Model(problem, best.objective, groups)
+    relaxed = milp.relax(model, max(0.05, 0.7 * (deadline - time.perf_counter())))
+    bound = max(relaxed.bound, _trivial_bound(problem, best.objective))
+    enough = bound / (1 - effort.gap)
+    if best.value <= enough:
+        return bound
+    if relaxed.shares is None:
+        return max(bound, _without_solver(best, effort, deadline))
+    found = best.polish_best_of(
+        swept(problem, relaxed.shares, groups), soon(0.35), "relaxation", enough, 4
+    )
+    if best.value > enough:
+        starts = [*best.given, *heuristics.starts(problem, best.objective)]
+        found += best.polish_best_of(starts, soon(0.25), "heuristic", enough, 3)
+    if best.value > enough and problem.machine.size == groups.size <= INTEGRAL:
+        bound = max(bound, _integral(best, model, relaxed, effort, deadline))
+        enough = bound / (1 - effort.gap)
+    if best.value > enough:
+        _mix(best, found, deadline, enough, best.method)
+    return bound
+
+
+def _integral(
+    best: _Best, model: milp.Model, relaxed: milp.Solution, effort: Effort, deadline: float
+) -> float:
+    """The integral program near the relaxation, then all of it. The bound."""
 
     def left() -> float:
         return deadline - time.perf_counter()
 
-    model = milp.Model(best.problem, best.objective)
-    relaxed = milp.relax(model, max(0.05, 0.7 * left()))
-    bound = max(relaxed.bound, _trivial_bound(best.problem, best.objective))
-    enough = bound / (1 - effort.gap)
-    best.search(0.25 * left(), enough)
-    if relaxed.shares is not None and best.value > enough and left() > 0:
-        _round(best, relaxed.shares, 0.2 * left(), enough)
-        if best.value > enough:
-            near = milp.solve(model, 0.5 * left(), effort.gap / 2, None, relaxed.shares)
-            if near.assignment is not None:
-                best.offer(near.assignment, "relaxation and milp")
-                best.polish(near.assignment, 0.2 * left(), "relaxation and milp")
-    if best.value > enough and left() > 0.05:
-        solved = milp.solve(model, left(), effort.gap / 2, best.assignment)
-        if solved.assignment is not None:
-            best.offer(solved.assignment, "milp")
-        bound = max(bound, solved.bound)
-    return bound
+    enough = relaxed.bound / (1 - effort.gap)
+    if left() > 0.1:
+        near = milp.solve(model, 0.35 * left(), effort.gap / 2, None, relaxed.shares)
+        if near.assignment is not None:
+            best.offer(near.assignment, "relaxation and milp")
+            best.polish(near.assignment, deadline, "relaxation and milp", enough)
+    if best.value <= enough or left() < 0.1:
+        return 0.0
+    share = 1.0 if best.assignment is None else 0.7
+    solved = milp.solve(model, share * left(), effort.gap / 2, best.assignment)
+    if solved.assignment is not None:
+        best.offer(solved.assignment, "milp")
+        best.polish(solved.assignment, deadline, "milp", enough)
+    return solved.bound
 
 
-def _round(best: _Best, shares: Floats, seconds: float, enough: float) -> None:
-    """Placements near the fractional one, the most promising of them improved."""
-    until = time.perf_counter() + seconds
-    ranked = []
-    for i, start in enumerate(heuristics.rounded(shares)):
-        one = heuristics.Search(best.problem, best.objective, start)
-        ranked.append((one.score(), i, one))
-    for _, _, one in sorted(ranked, key=lambda entry: entry[:2])[:3]:
-        one.improve(until)
-        best.offer(one.assignment(), "relaxation")
-        if time.perf_counter() > until or best.value <= enough:
+def _mix(
+    best: _Best, found: Sequence[Assignment], deadline: float, enough: float, method: str
+) -> None:
+    """Puts stretches of the depth from one placement into the best one, improved each time."""
+    if len(found) < 2:
+        return
+    generator = np.random.default_rng(0)
+    depth = np.array([node.depth for node in best.problem.nodes])
+    for _ in range(MIXTURES):
+        if best.value <= enough or time.perf_counter() > deadline:
             return
+        base = best.assignment if best.assignment is not None else found[0]
+        other = found[int(generator.integers(len(found)))]
+        begin, width = generator.random(), generator.uniform(0.03, 0.4)
+        inside = (depth >= begin) & (depth <= begin + width)
+        mixed = np.where(inside, other, base)
+        if (mixed == base).all():
+            mixed = _shaken(base, inside, best.terms.allowed, generator)
+        best.polish(mixed, deadline, method, enough)
+
+
+def _shaken(
+    base: Assignment, inside: np.ndarray, allowed: np.ndarray, generator: np.random.Generator
+) -> Assignment:
+    """Exchanges two devices in a stretch."""
+    a, b = generator.permutation(allowed.shape[1])[:2]
+    other = np.where(base == a, b, np.where(base == b, a, base))
+    swapped = np.where(inside & allowed[np.arange(len(base)), other], other, base)
+    return np.asarray(swapped, dtype=np.int64)
