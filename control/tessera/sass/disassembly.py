@@ -13,7 +13,9 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from tessera.sass.elf import Cubin
 from tessera.sass.syntax import Instruction, parse_instruction
 
 SECONDS = 600  # no cubin takes as long
@@ -26,8 +28,9 @@ class DisassemblyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Disassembly:
-    """`architecture`: 90. `sections`: the code of each function section, by its function's
-    name. `exact_architecture`: built for that one alone (sm_90a)."""
+    """`architecture`: 90. `sections`: the code of each function section, by the section's name
+    without `.text.`; one that was not understood is left out. `exact_architecture`: built for
+    that one alone (sm_90a)."""
 
     architecture: int
     exact_architecture: bool
@@ -60,7 +63,7 @@ def nvdisasm_version() -> str:
         return ""
 
 
-def disassemble(data: bytes, symbols: Sequence[int] = ()) -> Disassembly:
+def disassemble(data: bytes, cubin: Cubin, symbols: Sequence[int] = ()) -> Disassembly:
     """The code of a cubin; with `symbols`, of those functions' sections alone.
 
     Raises DisassemblyError.
@@ -82,26 +85,54 @@ def disassemble(data: bytes, symbols: Sequence[int] = ()) -> Disassembly:
         words = done.stderr.decode(errors="replace").strip().splitlines()
         raise DisassemblyError(f"nvdisasm failed: {words[-1] if words else done.returncode}")
     try:
-        return _read(json.loads(done.stdout), data)
-    except (ValueError, KeyError, IndexError, TypeError) as error:
+        return _read(json.loads(done.stdout), data, cubin)
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise DisassemblyError(f"the output of nvdisasm was not understood: {error}") from None
 
 
-def _read(document: list[object], data: bytes) -> Disassembly:
-    header, functions = document[0], document[1]
-    assert isinstance(header, dict) and isinstance(functions, list)
-    version = header["SM"]["version"]
+def _read(document: list[Any], data: bytes, cubin: Cubin) -> Disassembly:
+    version = document[0]["SM"]["version"]
     number = int(version["major"]) * 10 + int(version["minor"])
-    sections = {}
-    for function in functions:
-        listed = function["sass-instructions"]
-        start = int(function["start"])
-        if start != 0 or int(function["length"]) != 16 * len(listed):
-            raise ValueError(f"{function['function-name']} does not fill its section")
-        sections[function["function-name"]] = [
-            parse_instruction(16 * index, fields) for index, fields in enumerate(listed)
-        ]
-    return Disassembly(number, _is_exact(document[0], data), sections)
+    starts: dict[tuple[str, int], list[int]] = {}
+    for symbol in cubin.symbols:
+        if symbol.is_function and symbol.section:
+            starts.setdefault((symbol.name, symbol.value), []).append(symbol.section)
+    parts: dict[int, dict[int, list[Any]]] = {}
+    spoiled: set[int] = set()
+    last = 0
+    for function in document[1]:
+        start, listed = int(function["start"]), function["sass-instructions"]
+        sections = starts.get((function["function-name"], start), [])
+        if len(sections) != 1:  # a local name that several sections have: it follows its own
+            sections = [section for section in sections if section == last and start]
+        if not sections:
+            spoiled.add(last)
+            continue
+        last = sections[0]
+        if start in parts.setdefault(last, {}):
+            spoiled.add(last)
+        parts[last][start] = listed
+    whole = {section: _joined(pieces) for section, pieces in parts.items()}
+    return Disassembly(
+        number,
+        _is_exact(document[0], data),
+        {
+            cubin.section_names[section].removeprefix(".text."): code
+            for section, code in whole.items()
+            if code and section not in spoiled
+        },
+    )
+
+
+def _joined(pieces: dict[int, list[Any]]) -> list[Instruction]:
+    """One section's code. Releases up to 13.4 list the functions of a section apart, and give
+    the first one the size of all of them. Nothing where they leave gaps or overlap."""
+    code: list[Instruction] = []
+    for start, listed in sorted(pieces.items()):
+        if start != 16 * len(code):
+            return []
+        code += [parse_instruction(start + 16 * at, fields) for at, fields in enumerate(listed)]
+    return code
 
 
 def _is_exact(header: object, data: bytes) -> bool:

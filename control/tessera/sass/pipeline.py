@@ -42,7 +42,7 @@ def analyze_cubin(data: bytes) -> dict[str, SassSummary]:
     found: list[tuple[KernelInfo, KernelFacts, float]] = []
     target = (0, True)
     for kernels, symbols in _batches(cubin, len(data)):
-        code = disassemble(data, symbols)
+        code = disassemble(data, cubin, symbols)
         target = (code.architecture, code.exact_architecture)
         with _roomy():
             for kernel in kernels:

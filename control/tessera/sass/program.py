@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass, field
 
 from tessera.analysis.calls import external_call
-from tessera.sass.elf import Cubin
+from tessera.sass.elf import Cubin, Symbol
 from tessera.sass.opcodes import OPCODES
 from tessera.sass.syntax import Instruction, Operand
 
@@ -54,7 +54,10 @@ class _Builder:
         self._code = code
         self._cubin = cubin
         self._program = Program(name)
-        self._symbols = {s.name: s for s in cubin.symbols if s.is_function and s.section}
+        self._symbols: dict[str, list[Symbol]] = {}
+        for symbol in cubin.symbols:
+            if symbol.is_function and symbol.section:
+                self._symbols.setdefault(symbol.name, []).append(symbol)
         self._barriers: dict[tuple[str, str], set[int]] = {}
         self._external: dict[Place, str] = {}
         self._returns: dict[Place, int] = {}
@@ -152,7 +155,7 @@ class _Builder:
                 return self._call_outside(name, place)
         else:
             name = first.text.strip("`()")
-        goal = self._symbols.get(name)
+        goal = self._function(name, section)
         if goal is None and first.kind == "number":
             return [(section, first.value // 16, stack)]  # a far jump: nothing returns from it
         if goal is None:
@@ -166,6 +169,16 @@ class _Builder:
         if len(stack) >= MAX_DEPTH:
             raise TooHardError("calls nest too deeply")
         return [(*target, (*stack, after))]
+
+    def _function(self, name: str, section: str) -> Symbol | None:
+        """What a name stands for; a local one that several sections have, in this section."""
+        found = self._symbols.get(name, [])
+        if len(found) > 1:
+            names = self._cubin.section_names
+            found = [s for s in found if names[s.section] == f".text.{section}"]
+            if len(found) != 1:
+                raise TooHardError(f"which of several functions {name} is is not known")
+        return found[0] if found else None
 
     def _far_jump(self, section: str, index: int) -> int | None:
         """Where a return leads whose register was set to a number just before."""
