@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include "context.h"
 #include "driver.h"
@@ -19,6 +20,7 @@ namespace {
 
 constexpr uint32_t kAskAgainEvery = 64;  // launches of a kernel whose analysis is still going on
 
+constexpr std::chrono::milliseconds kAskPause{20};
 void add(uint64_t& counter, uint64_t value) { std::atomic_ref(counter).fetch_add(value, std::memory_order_relaxed); }
 
 /// First launches are rare and may talk to the controller: one at a time.
@@ -68,6 +70,11 @@ uint32_t scattered(uint64_t seed) {
 }
 
 uint64_t scatter_seed() {
+bool trusts_trials() {
+  static const bool trusts = runtime().settings().trust == "verified";
+  return trusts;
+}
+
   static const auto seed = static_cast<uint64_t>(runtime().settings().integer(runtime().settings().scatter, 0));
   return seed;
 }
@@ -86,13 +93,13 @@ void KernelState::ask() {
   kernel_id_ = answer.kernel_id;
   pending_.store(answer.status == TS_KERNEL_PENDING, std::memory_order_relaxed);
   if (counters_ == nullptr && kernel_id_ < TS_MAX_KERNELS) counters_ = counters_of(kernel_id_, &counter_slot_);
-  if (answer.status == TS_KERNEL_READY) adopt(std::move(answer.summary));
+  if (answer.status == TS_KERNEL_READY) adopt(std::move(answer.summary), std::move(answer.passed));
   if (answer.status == TS_KERNEL_FAILED) {
     log_line(LogLevel::kInfo, "%s stays home: %s", entry_->name.c_str(), answer.reason.c_str());
   }
 }
 
-void KernelState::adopt(std::vector<uint8_t> bytes) {
+void KernelState::adopt(std::vector<uint8_t> bytes, std::vector<uint64_t> passed) {
   if (ts_summary_validate(bytes.data(), bytes.size()) != TS_EVALUATE_OK) {
     log_line(LogLevel::kWarn, "%s stays home: the controller sent a summary that this build cannot read",
              entry_->name.c_str());
@@ -108,7 +115,6 @@ void KernelState::adopt(std::vector<uint8_t> bytes) {
   uint32_t stay = TS_STAY_PLACED;
   if ((properties_ & TS_KERNEL_HOME_ONLY) != 0) stay = TS_STAY_PROPERTY;
   if ((properties_ & TS_KERNEL_UNKNOWN) != 0) stay = TS_STAY_UNKNOWN;
-  stay_.store(stay, std::memory_order_relaxed);
   // An unknown kernel may touch anything: its accesses say less than the whole truth.
   if (stay != TS_STAY_UNKNOWN) summary_.store(summary_bytes_.data(), std::memory_order_release);
 }
@@ -121,6 +127,32 @@ bool KernelState::surely_valid(const uint32_t (&grid)[3], const uint32_t (&block
       set < 0 ? kDefaultShared - std::min<uint64_t>(kDefaultShared, static_cast<uint64_t>(static_shared_))
               : static_cast<uint64_t>(set);
   const auto& wanted = required_block_;
+  if ((properties_ & TS_KERNEL_HOME_ONLY) == TS_KERNEL_UNKNOWN && trusts_trials() && !passed.empty()) {
+    std::sort(passed.begin(), passed.end());
+    passed_ = std::move(passed);
+    stay = TS_STAY_PLACED;
+  }
+  stay_.store(stay, std::memory_order_relaxed);
+}
+
+void KernelState::await_analysis(std::chrono::milliseconds longest) {
+  const auto deadline = std::chrono::steady_clock::now() + longest;
+  while (pending_.load(std::memory_order_relaxed) && std::chrono::steady_clock::now() < deadline) {
+    {
+      const std::lock_guard lock(first_launch_mutex());
+      if (pending_.load(std::memory_order_relaxed)) ask();
+    }
+    if (pending_.load(std::memory_order_relaxed)) std::this_thread::sleep_for(kAskPause);
+  }
+}
+
+void KernelState::distrust() {
+  stay_.store(TS_STAY_UNKNOWN, std::memory_order_relaxed);
+  summary_.store(nullptr, std::memory_order_release);
+}
+
+bool KernelState::has_passed(uint64_t launch_class) const {
+  return std::binary_search(passed_.begin(), passed_.end(), launch_class);
   if (wanted[0] != 0 && (wanted[0] != block[0] || wanted[1] != block[1] || wanted[2] != block[2])) return false;
   return grid[0] != 0 && grid[0] <= kMaxGridX && grid[1] != 0 && grid[1] <= kMaxGridYZ && grid[2] != 0 &&
          grid[2] <= kMaxGridYZ && threads != 0 && block[0] <= 1024 && block[1] <= 1024 && block[2] <= kMaxBlockZ &&

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -36,6 +37,15 @@ class KernelState {
   /// Whether it looks at memory that others may be writing meanwhile, and so may wait for them.
   bool watches_others() const { return (properties_ & TS_KERNEL_SYSTEM_SCOPE) != 0; }
 
+  /// Whether the controller has described its code, be it as unknown.
+  bool analysed() const { return !summary_bytes_.empty(); }
+  /// Waits for an analysis that is going on, at most so long.
+  void await_analysis(std::chrono::milliseconds longest);
+  /// A trial has shown that it touches more than its claims say: it stays home.
+  void distrust();
+  /// Whether it is an unknown kernel that may move in the launch classes that passed trials (TESSERA_TRUST=verified).
+  bool moves_by_trial() const { return !passed_.empty(); }
+  bool has_passed(uint64_t launch_class) const;
   /// Whether home's driver would take a launch of this shape. In doubt it is asked: the launch stays home.
   bool surely_valid(const uint32_t (&grid)[3], const uint32_t (&block)[3], uint32_t dynamic_shared) const;
 
@@ -63,7 +73,7 @@ class KernelState {
   void ask();
 
  private:
-  void adopt(std::vector<uint8_t> summary);
+  void adopt(std::vector<uint8_t> summary, std::vector<uint64_t> passed);
 
   FunctionEntry* entry_;
   std::atomic<const void*> summary_{nullptr};
@@ -85,6 +95,7 @@ class KernelState {
     int max_dynamic_shared = -1, shared_carveout = -1;
   };
   std::array<OnWorker, TS_MAX_DEVICES> on_worker_{};
+  std::vector<uint64_t> passed_;  // launch classes, sorted
 };
 
 /// The state of a function, made when it is first launched.

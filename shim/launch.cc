@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch.h"
 
+#include "launch_class.h"
 #include "redirect.h"
+#include "trial.h"
 
 namespace tessera::shim::detail {
 
@@ -12,11 +14,12 @@ CUresult launch_slowly(const LaunchRequest& request, KernelState& state, uint32_
     state.count_launch(0, TS_STAY_CAPTURE);
     return after_call(real(context));
   }
+  if (trials_wanted()) [[unlikely]]
+    return after_call(launch_and_try(request, state, real, context));
   std::vector<uint8_t> parameters;
-  Claims claims;
-  if (state.summary() != nullptr && pack_parameters(request, *state.entry(), parameters)) {
-    claims = claims_of(request, state, parameters);
-  }
+  const bool evaluates = state.summary() != nullptr && pack_parameters(request, *state.entry(), parameters);
+  const Claims by_trial = evaluates ? Claims{} : claims_by_trial(request, state, parameters);
+  const Claims claims = evaluates ? claims_of(request, state, parameters) : by_trial;
   if (device != 0) {
     const Redirection redirection = redirect(request, state, device, claims, parameters);
     if (redirection.moved) {

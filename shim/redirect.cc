@@ -57,12 +57,6 @@ bool in_one_context(const LaunchRequest& request, const KernelState& state) {
   return (own == nullptr || own == current) && world().streams.get(request.stream).context == current;
 }
 
-bool runs_on(const KernelState& state, const ts_device& device) {
-  const uint32_t architecture = device.compute_capability;
-  if (state.only_architecture() != 0) return architecture == state.only_architecture();
-  return architecture >= state.minimum_architecture();
-}
-
 Redirection stay(uint32_t reason) { return {false, CUDA_SUCCESS, reason}; }
 
 /// One attempt to move one launch; its steps in the order in which they happen.
@@ -213,19 +207,30 @@ class Move {
 
 }  // namespace
 
+bool runs_on(const KernelState& state, const ts_device& device) {
+  const uint32_t architecture = device.compute_capability;
+  if (state.only_architecture() != 0) return architecture == state.only_architecture();
+  return architecture >= state.minimum_architecture();
+}
+
+uint32_t obstacle_to(const LaunchRequest& request, const KernelState& state, const Claims& claims) {
+  if (runtime().unknown_function_seen()) return TS_STAY_UNKNOWN;
+  if (!claims.known || !state.entry()->movable()) return TS_STAY_PROPERTY;
+  if (!claims.all_in_slot) return TS_STAY_MEMORY;
+  if (request.cooperative || !std::all_of(request.attributes.begin(), request.attributes.end(), carries_over)) {
+    return TS_STAY_ATTRIBUTES;
+  }
+  if (!state.surely_valid(request.grid, request.block, request.dynamic_shared)) return TS_STAY_ATTRIBUTES;
+  if (!cluster_is_valid(request, state) || !in_one_context(request, state)) return TS_STAY_ATTRIBUTES;
+  // While anything is captured, waiting for other streams could become part of the capture.
+  if (world().captures.load(std::memory_order_acquire) != 0) return TS_STAY_CAPTURE;
+  if (world().is_in_flight(claims.all)) return TS_STAY_MEMORY;
+  return TS_STAY_PLACED;
+}
+
 Redirection redirect(const LaunchRequest& request, KernelState& state, uint32_t device, const Claims& claims,
                      std::span<const uint8_t> parameters) {
-  if (runtime().unknown_function_seen()) return stay(TS_STAY_UNKNOWN);
-  if (!claims.known || !state.entry()->movable()) return stay(TS_STAY_PROPERTY);
-  if (!claims.all_in_slot) return stay(TS_STAY_MEMORY);
-  if (request.cooperative || !std::all_of(request.attributes.begin(), request.attributes.end(), carries_over)) {
-    return stay(TS_STAY_ATTRIBUTES);
-  }
-  if (!state.surely_valid(request.grid, request.block, request.dynamic_shared)) return stay(TS_STAY_ATTRIBUTES);
-  if (!cluster_is_valid(request, state) || !in_one_context(request, state)) return stay(TS_STAY_ATTRIBUTES);
-  // While anything is captured, waiting for other streams could become part of the capture.
-  if (world().captures.load(std::memory_order_acquire) != 0) return stay(TS_STAY_CAPTURE);
-  if (world().is_in_flight(claims.all)) return stay(TS_STAY_MEMORY);
+  if (const uint32_t obstacle = obstacle_to(request, state, claims); obstacle != TS_STAY_PLACED) return stay(obstacle);
   WorkerLink* worker = attached_worker(device);
   if (worker == nullptr || !runs_on(state, worker->device())) return stay(TS_STAY_WORKER);
   return Move(request, state, *worker, claims, parameters).run();

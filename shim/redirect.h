@@ -11,6 +11,13 @@ struct Redirection {
   uint32_t reason = 0;             // when not: TS_STAY_*
 };
 
+/// Why this launch has to stay home, wherever it was placed: TS_STAY_*; TS_STAY_PLACED when nothing keeps it there but
+/// what a worker lacks. Precondition: the world's lock is held.
+uint32_t obstacle_to(const LaunchRequest& request, const KernelState& state, const Claims& claims);
+
+/// Whether the device runs the kernel's code.
+bool runs_on(const KernelState& state, const ts_device& device);
+
 /// Runs the launch on worker `device` in the order of its stream, or says why it
 /// has to stay home; then nothing was changed but where clean copies lie.
 /// Precondition: the world's lock is held and the stream is not captured.

@@ -22,6 +22,7 @@
 #include "runtime.h"
 #include "tessera/transport/shared_memory.h"
 #include "tessera/transport/socket.h"
+#include "trial.h"
 
 namespace tessera::shim {
 namespace {
@@ -53,6 +54,9 @@ class Session {
   ts_kernel_counters* kernel_counters(uint32_t kernel_id, uint32_t* slot);
   WorkerLink* attach(uint32_t index);
   std::vector<uint32_t> workers_up();
+  std::optional<ts_worker_info> worker(uint32_t index);
+  void report_trial(ts_tried message, const std::string& name, const std::string& reason);
+  Range slot() const { return {arena_base_, arena_base_ + arena_size_}; }
 
  private:
   void say_hello();
@@ -165,6 +169,7 @@ void Session::welcome(const Packet& packet) {
     throw TransportError(transport::Status::kCorrupt, "the placement table is of another version");
   }
   adopt_workers(welcome.workers, welcome.n_workers);
+  if (trials_wanted()) world().keep_awake();
   const int64_t chunk_mib =
       std::max<int64_t>(runtime().settings().integer(runtime().settings().arena_chunk_mib, 32), 2);
   world().memory.start(arena_base_, arena_size_, static_cast<uint64_t>(chunk_mib) << 20, [](Range chunk) {
@@ -195,6 +200,30 @@ std::vector<uint32_t> Session::workers_up() {
   return up;
 }
 
+std::optional<ts_worker_info> Session::worker(uint32_t index) {
+  const std::lock_guard lock(workers_mutex_);
+  if (index >= TS_MAX_DEVICES || workers_[index].state != 1) return std::nullopt;
+  return workers_[index];
+}
+
+void Session::report_trial(ts_tried message, const std::string& name, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (controller_gone_) return;
+  message.name_size = static_cast<uint32_t>(name.size());
+  message.reason_size = static_cast<uint32_t>(reason.size());
+  message.header = transport::make_header(TS_TRIED, sizeof message + name.size() + reason.size(), next_request_++);
+  std::vector<uint8_t> packet(message.header.size);
+  std::memcpy(packet.data(), &message, sizeof message);
+  std::memcpy(packet.data() + sizeof message, name.data(), name.size());
+  std::memcpy(packet.data() + sizeof message + name.size(), reason.data(), reason.size());
+  try {
+    controller_.send(packet.data(), packet.size(), {}, answer_timeout());
+  } catch (const std::exception& error) {
+    log_line(LogLevel::kWarn, "a trial cannot be reported: %s", error.what());
+    controller_gone_ = true;
+  }
+}
+
 void Session::take_unasked(const Packet& packet) {
   if (packet.type() != TS_WORKERS) return;  // a late answer: nobody waits for it any more
   const auto message = packet.expect<ts_workers>();
@@ -216,7 +245,7 @@ KernelAnswer Session::ask_once(const Image& image, const std::string& name, bool
   auto query = transport::make_message<ts_kernel_query>(TS_KERNEL, next_request_++);
   query.image = image.hash();
   query.image_size = image.bytes().size();
-  query.flags = with_image ? uint32_t{TS_KERNEL_HAS_IMAGE} : 0u;
+  query.flags = (with_image ? uint32_t{TS_KERNEL_HAS_IMAGE} : 0u) | TS_KERNEL_WANTS_PASSED;
   query.name_size = static_cast<uint32_t>(name.size());
   query.path_size = static_cast<uint32_t>(image.path().size());
   query.header.size = static_cast<uint32_t>(sizeof query + name.size() + image.path().size());
@@ -236,11 +265,15 @@ KernelAnswer Session::ask_once(const Image& image, const std::string& name, bool
   answer.status = TS_KERNEL_PENDING;
   if (!packet) return answer;
   const auto info = packet->expect<ts_kernel_info>();
-  const std::string rest = packet->text_behind(sizeof info, size_t{info.summary_size} + info.reason_size);
+  const std::string rest = packet->text_behind(sizeof info, packet->bytes.size() - sizeof info);
+  const uint64_t texts = uint64_t{info.summary_size} + info.reason_size;
+  if (texts > rest.size()) throw TransportError(transport::Status::kCorrupt, "an answer is shorter than its parts");
+  answer.passed.resize((rest.size() - texts) / sizeof(uint64_t));
+  std::memcpy(answer.passed.data(), rest.data() + texts, answer.passed.size() * sizeof(uint64_t));
   answer.status = info.status;
   answer.kernel_id = info.kernel_id;
   answer.summary.assign(rest.begin(), rest.begin() + info.summary_size);
-  answer.reason = rest.substr(info.summary_size);
+  answer.reason = rest.substr(info.summary_size, info.reason_size);
   return answer;
 }
 
@@ -400,6 +433,11 @@ bool session_start() {
 KernelAnswer ask_kernel(const Image& image, const std::string& name) { return session->ask(image, name); }
 uint32_t placement_of(uint32_t kernel_id) { return session->placement(kernel_id); }
 std::vector<uint32_t> known_workers() { return session->workers_up(); }
+std::optional<ts_worker_info> worker_info(uint32_t index) { return session->worker(index); }
+void report_trial(ts_tried message, const std::string& name, const std::string& reason) {
+  session->report_trial(message, name, reason);
+}
+Range slot_of_program() { return session->slot(); }
 ts_kernel_counters* counters_of(uint32_t kernel_id, uint32_t* slot) {
   return session->kernel_counters(kernel_id, slot);
 }

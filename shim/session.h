@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct KernelAnswer {
   uint32_t status = TS_KERNEL_FAILED;
   uint32_t kernel_id = TS_MAX_KERNELS;
   std::vector<uint8_t> summary;
+  std::vector<uint64_t> passed;  // launch classes of an unknown kernel that passed trials
   std::string reason;
 };
 
@@ -32,6 +34,15 @@ uint32_t placement_of(uint32_t kernel_id);
 
 /// Indices of the workers that are up. Lock-free enough for tests alone.
 std::vector<uint32_t> known_workers();
+
+/// What the controller last told of a worker that is up.
+std::optional<ts_worker_info> worker_info(uint32_t index);
+
+/// Tells the controller what a trial showed: `message` without its texts, which it is completed with.
+void report_trial(ts_tried message, const std::string& name, const std::string& reason);
+
+/// The addresses that this program's memory is served from.
+Range slot_of_program();
 
 /// Counters of one kernel; null when all are taken.
 ts_kernel_counters* counters_of(uint32_t kernel_id, uint32_t* slot);

@@ -34,7 +34,7 @@ bool World::wake() {
 }
 
 void World::rest() {
-  if (unjoined_streams == 0 && directory.quiet()) calm_.store(true, std::memory_order_seq_cst);
+  if (!kept_awake_ && unjoined_streams == 0 && directory.quiet()) calm_.store(true, std::memory_order_seq_cst);
 }
 
 void World::fail(CUresult error) {

@@ -36,6 +36,11 @@ class World {
   [[nodiscard]] bool wake();
   /// Called with the lock after work that may have ended all remoteness.
   void rest();
+  /// From now on it is never calm: every operation takes the lock, though nothing is remote.
+  void keep_awake() {
+    kept_awake_ = true;
+    calm_.store(false, std::memory_order_seq_cst);
+  }
   uint32_t unjoined_streams = 0;
 
   WorkerLink* worker(uint32_t index) {
@@ -69,6 +74,7 @@ class World {
  private:
   std::vector<std::unique_ptr<WorkerLink>> detached_;  // kept: other threads may still look at them
   std::atomic<bool> calm_{true};
+  bool kept_awake_ = false;
   std::atomic<CUresult> failure_{CUDA_SUCCESS};
 };
 
