@@ -19,8 +19,8 @@ namespace tessera::shim {
 namespace {
 
 constexpr uint32_t kAskAgainEvery = 64;  // launches of a kernel whose analysis is still going on
-
 constexpr std::chrono::milliseconds kAskPause{20};
+
 void add(uint64_t& counter, uint64_t value) { std::atomic_ref(counter).fetch_add(value, std::memory_order_relaxed); }
 
 /// First launches are rare and may talk to the controller: one at a time.
@@ -69,12 +69,12 @@ uint32_t scattered(uint64_t seed) {
   return choice == 0 ? 0 : devices[choice - 1];
 }
 
-uint64_t scatter_seed() {
 bool trusts_trials() {
   static const bool trusts = runtime().settings().trust == "verified";
   return trusts;
 }
 
+uint64_t scatter_seed() {
   static const auto seed = static_cast<uint64_t>(runtime().settings().integer(runtime().settings().scatter, 0));
   return seed;
 }
@@ -117,16 +117,6 @@ void KernelState::adopt(std::vector<uint8_t> bytes, std::vector<uint64_t> passed
   if ((properties_ & TS_KERNEL_UNKNOWN) != 0) stay = TS_STAY_UNKNOWN;
   // An unknown kernel may touch anything: its accesses say less than the whole truth.
   if (stay != TS_STAY_UNKNOWN) summary_.store(summary_bytes_.data(), std::memory_order_release);
-}
-
-bool KernelState::surely_valid(const uint32_t (&grid)[3], const uint32_t (&block)[3], uint32_t dynamic_shared) const {
-  constexpr uint64_t kMaxGridX = 0x7fffffff, kMaxGridYZ = 65535, kMaxBlockZ = 64, kDefaultShared = 48 << 10;
-  const uint64_t threads = uint64_t{block[0]} * block[1] * block[2];
-  const int set = entry_->max_dynamic_shared.load(std::memory_order_relaxed);
-  const uint64_t shared_limit =
-      set < 0 ? kDefaultShared - std::min<uint64_t>(kDefaultShared, static_cast<uint64_t>(static_shared_))
-              : static_cast<uint64_t>(set);
-  const auto& wanted = required_block_;
   if ((properties_ & TS_KERNEL_HOME_ONLY) == TS_KERNEL_UNKNOWN && trusts_trials() && !passed.empty()) {
     std::sort(passed.begin(), passed.end());
     passed_ = std::move(passed);
@@ -153,6 +143,16 @@ void KernelState::distrust() {
 
 bool KernelState::has_passed(uint64_t launch_class) const {
   return std::binary_search(passed_.begin(), passed_.end(), launch_class);
+}
+
+bool KernelState::surely_valid(const uint32_t (&grid)[3], const uint32_t (&block)[3], uint32_t dynamic_shared) const {
+  constexpr uint64_t kMaxGridX = 0x7fffffff, kMaxGridYZ = 65535, kMaxBlockZ = 64, kDefaultShared = 48 << 10;
+  const uint64_t threads = uint64_t{block[0]} * block[1] * block[2];
+  const int set = entry_->max_dynamic_shared.load(std::memory_order_relaxed);
+  const uint64_t shared_limit =
+      set < 0 ? kDefaultShared - std::min<uint64_t>(kDefaultShared, static_cast<uint64_t>(static_shared_))
+              : static_cast<uint64_t>(set);
+  const auto& wanted = required_block_;
   if (wanted[0] != 0 && (wanted[0] != block[0] || wanted[1] != block[1] || wanted[2] != block[2])) return false;
   return grid[0] != 0 && grid[0] <= kMaxGridX && grid[1] != 0 && grid[1] <= kMaxGridYZ && grid[2] != 0 &&
          grid[2] <= kMaxGridYZ && threads != 0 && block[0] <= 1024 && block[1] <= 1024 && block[2] <= kMaxBlockZ &&

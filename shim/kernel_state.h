@@ -32,11 +32,6 @@ class KernelState {
   uint32_t minimum_architecture() const { return minimum_architecture_; }
   uint32_t only_architecture() const { return only_architecture_; }
   uint32_t home_architecture() const { return home_architecture_; }
-  /// Blocks of a cluster that the kernel's code asks for; zeros: none.
-  const std::array<uint32_t, 3>& required_cluster() const { return required_cluster_; }
-  /// Whether it looks at memory that others may be writing meanwhile, and so may wait for them.
-  bool watches_others() const { return (properties_ & TS_KERNEL_SYSTEM_SCOPE) != 0; }
-
   /// Whether the controller has described its code, be it as unknown.
   bool analysed() const { return !summary_bytes_.empty(); }
   /// Waits for an analysis that is going on, at most so long.
@@ -46,6 +41,11 @@ class KernelState {
   /// Whether it is an unknown kernel that may move in the launch classes that passed trials (TESSERA_TRUST=verified).
   bool moves_by_trial() const { return !passed_.empty(); }
   bool has_passed(uint64_t launch_class) const;
+  /// Blocks of a cluster that the kernel's code asks for; zeros: none.
+  const std::array<uint32_t, 3>& required_cluster() const { return required_cluster_; }
+  /// Whether it looks at memory that others may be writing meanwhile, and so may wait for them.
+  bool watches_others() const { return (properties_ & TS_KERNEL_SYSTEM_SCOPE) != 0; }
+
   /// Whether home's driver would take a launch of this shape. In doubt it is asked: the launch stays home.
   bool surely_valid(const uint32_t (&grid)[3], const uint32_t (&block)[3], uint32_t dynamic_shared) const;
 
@@ -89,13 +89,13 @@ class KernelState {
   uint32_t counter_slot_ = UINT32_MAX;
   uint32_t home_architecture_ = 0;
   std::array<uint32_t, 3> required_cluster_{}, required_block_{};
+  std::vector<uint64_t> passed_;  // launch classes, sorted
   struct OnWorker {
     const WorkerLink* worker = nullptr;
     int64_t number = kNotLoaded;
     int max_dynamic_shared = -1, shared_carveout = -1;
   };
   std::array<OnWorker, TS_MAX_DEVICES> on_worker_{};
-  std::vector<uint64_t> passed_;  // launch classes, sorted
 };
 
 /// The state of a function, made when it is first launched.
