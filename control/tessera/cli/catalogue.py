@@ -22,16 +22,17 @@ def all_kernels(everything: bool = True) -> list[dict[str, Any]]:
     if answer is not None:
         found: list[dict[str, Any]] = answer["kernels"]
         return found
-    from tessera.service import report
+    from tessera.service import report, trials
     from tessera.store import Store
 
     if not store_path().exists():
         return []
     with Store(store_path(), fall_back=True) as store:
         records = store.kernels(launched_only=not everything)
+        tried = trials.by_kernel(store.trials())
     placer = offline_placer()
     placer.set_kernels(records)
-    return [report.kernel(placer, record) for record in records]
+    return [report.kernel(placer, r) | trials.summed_up(r, tried) for r in records]
 
 
 def details(kernel: dict[str, Any]) -> dict[str, Any]:

@@ -58,6 +58,8 @@ def kernels(
         Column("ID", right=True),
         Column("KERNEL", least=20),
         Column("IMAGE", drop=1),
+        Column("GRADE", drop=2),
+        Column("TRIALS", drop=3),
         Column("ON"),
         Column("WHY", least=20, prose=True),
     ]
@@ -69,6 +71,8 @@ def _row(kernel: dict[str, Any]) -> list[Any]:
         "" if kernel["id"] is None else kernel["id"],
         render.one_line(kernel["name"]),
         kernel["image"][:8],
+        kernel.get("grade_word", ""),
+        kernel.get("trials", ""),
         Text(kernel_table.place_word(kernel["device"]), style="green" if kernel["device"] else ""),
         render.one_line(kernel["reason"]),
     ]
@@ -118,6 +122,10 @@ def _facts(kernel: dict[str, Any], image: dict[str, Any] | None) -> list[tuple[s
         facts.append(("May move", "yes" if kernel["may_move"] else "no"))
     if kernel.get("grade"):
         facts.append(("Known from", kernel_table.source_and_grade(kernel["grade"])))
+    if kernel.get("grade_word"):
+        facts.append(("Grade", kernel["grade_word"]))
+    if kernel.get("trials"):
+        facts.append(("Trials", f"launch classes: {kernel['trials']}"))
     facts.append(("Properties", ", ".join(kernel["properties"]) or "none"))
     architectures = f"sm_{kernel['minimum_architecture']}"
     if kernel["only_architecture"]:

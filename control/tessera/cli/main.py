@@ -10,7 +10,18 @@ from typing import Annotated
 import typer
 
 import tessera
-from tessera.cli import analyze, doctor, kernels, lifecycle, machine, placement, plan, run, status
+from tessera.cli import (
+    analyze,
+    doctor,
+    kernels,
+    lifecycle,
+    machine,
+    placement,
+    plan,
+    run,
+    status,
+    verify,
+)
 from tessera.cli.common import CliError
 
 app = typer.Typer(
@@ -54,6 +65,7 @@ app.command("up")(lifecycle.up)
 app.command("down")(lifecycle.down)
 app.command("status")(status.status)
 app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
+app.command("verify", context_settings={"allow_interspersed_args": False})(verify.verify)
 app.command("kernels")(kernels.kernels)
 app.command("show")(kernels.show)
 app.add_typer(placement.app, name="placement")

@@ -17,6 +17,7 @@ from tessera.protocol.headers import (
     VERSION,
     KernelStatus,
     MessageType,
+    Verdict,
     constant,
     dtype,
     members,
@@ -32,6 +33,7 @@ from tessera.protocol.messages import (
     KernelQuery,
     ProtocolError,
     SummaryHeader,
+    Tried,
     VersionMismatchError,
     Welcome,
     WorkerInfo,
@@ -45,6 +47,7 @@ from tessera.protocol.messages import (
     read_summary_header,
     unpack_refused,
     unpack_workers,
+    with_properties,
 )
 
 __all__ = [
@@ -66,6 +69,8 @@ __all__ = [
     "MessageType",
     "ProtocolError",
     "SummaryHeader",
+    "Tried",
+    "Verdict",
     "VersionMismatchError",
     "Welcome",
     "WorkerInfo",
@@ -85,4 +90,5 @@ __all__ = [
     "sizeof",
     "unpack_refused",
     "unpack_workers",
+    "with_properties",
 ]

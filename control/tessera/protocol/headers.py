@@ -64,6 +64,7 @@ class MessageType(enum.IntEnum):
     WORKERS = constant("TS_WORKERS")
     STATUS = constant("TS_STATUS")
     WORKER_LOST = constant("TS_WORKER_LOST")
+    TRIED = constant("TS_TRIED")
     OBSERVE = constant("TS_OBSERVE")
     OBSERVED = constant("TS_OBSERVED")
 
@@ -75,6 +76,16 @@ class KernelStatus(enum.IntEnum):
     NEED_IMAGE = constant("TS_KERNEL_NEED_IMAGE")
     PENDING = constant("TS_KERNEL_PENDING")
     FAILED = constant("TS_KERNEL_FAILED")
+
+
+class Verdict(enum.IntEnum):
+    """ts_tried.verdict"""
+
+    PASSED = constant("TS_VERDICT_PASSED")
+    WRONG = constant("TS_VERDICT_WRONG")
+    NOT_DETERMINISTIC = constant("TS_VERDICT_NOT_DETERMINISTIC")
+    UNDECIDED = constant("TS_VERDICT_UNDECIDED")
+    NOT_TRIED = constant("TS_VERDICT_NOT_TRIED")
 
 
 STAY_REASONS: dict[int, str] = {

@@ -7,6 +7,7 @@ raises ProtocolError.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from tessera.protocol.headers import (
     VERSION,
     KernelStatus,
     MessageType,
+    Verdict,
     constant,
     ffi,
     sizeof,
@@ -224,6 +226,7 @@ class KernelQuery:
     has_image: bool
     name: str
     path: str = ""
+    wants_passed: bool = False
 
     @classmethod
     def unpack(cls, data: bytes) -> KernelQuery:
@@ -244,7 +247,8 @@ class KernelQuery:
         if "\0" in name or "\0" in path:
             raise ProtocolError("a kernel query with a NUL inside its text")
         has_image = bool(value.flags & constant("TS_KERNEL_HAS_IMAGE"))
-        return cls(_hash_text(value.image), value.image_size, has_image, name, path)
+        wants_passed = bool(value.flags & constant("TS_KERNEL_WANTS_PASSED"))
+        return cls(_hash_text(value.image), value.image_size, has_image, name, path, wants_passed)
 
     def pack(self, request: int) -> bytes:
         name = self.name.encode("utf-8")
@@ -253,6 +257,7 @@ class KernelQuery:
         value.image.high, value.image.low = int(self.image[:16], 16), int(self.image[16:], 16)
         value.image_size, value.name_size, value.path_size = self.image_size, len(name), len(path)
         value.flags = constant("TS_KERNEL_HAS_IMAGE") if self.has_image else 0
+        value.flags |= constant("TS_KERNEL_WANTS_PASSED") if self.wants_passed else 0
         return _bytes(value) + name + path
 
 
@@ -268,19 +273,23 @@ class KernelInfo:
     kernel_id: int
     summary: bytes = b""
     reason: str = ""
+    passed: tuple[int, ...] = ()  # launch classes; only for those who ask
 
     @classmethod
     def unpack(cls, data: bytes) -> KernelInfo:
         value = _struct("ts_kernel_info", data)
         tail = data[sizeof("ts_kernel_info") :]
-        if value.summary_size + value.reason_size != len(tail):
+        end = value.summary_size + value.reason_size
+        if end > len(tail) or (len(tail) - end) % 8:
             raise ProtocolError(f"a kernel info with {len(tail)} bytes behind it")
-        reason = tail[value.summary_size :].decode("utf-8", "replace")
-        return cls(KernelStatus(value.status), value.kernel_id, tail[: value.summary_size], reason)
+        reason = tail[value.summary_size : end].decode("utf-8", "replace")
+        passed = struct.unpack(f"={(len(tail) - end) // 8}Q", tail[end:])
+        status = KernelStatus(value.status)
+        return cls(status, value.kernel_id, tail[: value.summary_size], reason, passed)
 
     def pack(self, request: int) -> bytes:
         reason = self.reason.encode("utf-8", "replace")[:4096]
-        tail = self.summary + reason
+        tail = self.summary + reason + struct.pack(f"={len(self.passed)}Q", *self.passed)
         value = _message("ts_kernel_info", MessageType.KERNEL_INFO, request, len(tail))
         value.status, value.kernel_id = self.status, self.kernel_id
         value.summary_size, value.reason_size = len(self.summary), len(reason)
@@ -304,6 +313,55 @@ class WorkerLost:
         value.index = self.index
         _put_text(value.reason, self.reason)
         return _bytes(value)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """ts_tried with what follows it."""
+
+    image: str
+    name: str
+    launch_class: int  # 0: of no launch in particular
+    verdict: Verdict
+    by_words: bool = False  # the claims were every pointer among the arguments, not a summary's
+    grid: tuple[int, ...] = (0, 0, 0)
+    block: tuple[int, ...] = (0, 0, 0)
+    dynamic_shared: int = 0
+    reason: str = ""
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Tried:
+        value = _struct("ts_tried", data)
+        tail = data[sizeof("ts_tried") :]
+        if value.name_size == 0 or value.name_size + value.reason_size != len(tail):
+            raise ProtocolError(f"a trial with {len(tail)} bytes of text")
+        try:
+            verdict = Verdict(value.verdict)
+            name = tail[: value.name_size].decode("utf-8")
+        except ValueError as error:
+            raise ProtocolError(f"a trial that says nothing: {error}") from None
+        return cls(
+            _hash_text(value.image),
+            name,
+            value.launch_class,
+            verdict,
+            bool(value.flags & constant("TS_TRIED_WORDS")),
+            tuple(value.grid),
+            tuple(value.block),
+            value.dynamic_shared,
+            tail[value.name_size :].decode("utf-8", "replace"),
+        )
+
+    def pack(self, request: int) -> bytes:
+        name, reason = self.name.encode("utf-8"), self.reason.encode("utf-8")
+        value = _message("ts_tried", MessageType.TRIED, request, len(name) + len(reason))
+        value.image.high, value.image.low = int(self.image[:16], 16), int(self.image[16:], 16)
+        value.launch_class, value.verdict = self.launch_class, self.verdict
+        value.flags = constant("TS_TRIED_WORDS") if self.by_words else 0
+        value.grid, value.block = list(self.grid), list(self.block)
+        value.dynamic_shared = self.dynamic_shared
+        value.name_size, value.reason_size = len(name), len(reason)
+        return _bytes(value) + name + reason
 
 
 def pack_plain(kind: MessageType, request: int, tail: bytes = b"") -> bytes:
@@ -338,6 +396,14 @@ def read_summary_header(blob: bytes) -> SummaryHeader:
     if value.size != len(blob):
         raise ProtocolError(f"an access summary of {value.size} bytes came with {len(blob)}")
     return SummaryHeader(value.properties, value.minimum_architecture, value.only_architecture)
+
+
+def with_properties(blob: bytes, properties: int) -> bytes:
+    """The summary with those properties in place of its own. Raises ProtocolError."""
+    read_summary_header(blob)
+    value = _struct("ts_summary", blob)
+    value.properties = properties
+    return _bytes(value) + blob[sizeof("ts_summary") :]
 
 
 def pack_summary_header(properties: int, minimum_architecture: int = 0) -> bytes:

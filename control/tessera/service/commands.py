@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tessera.placement import Finding, Rules, make_policy, parse_rules
 from tessera.protocol import packets
-from tessera.service import planned, report
+from tessera.service import planned, report, trials
 from tessera.service.pool import PoolError
 from tessera.store import RulesChangedError, StoreError
 
@@ -65,7 +65,22 @@ async def _kernels(controller: Controller, request: Request) -> Answer:
     records = await controller.store.run(
         lambda store: store.kernels(launched_only=not request.get("all", False))
     )
-    return {"kernels": [report.kernel(controller.placer, record) for record in records]}
+    tried = trials.by_kernel(await controller.store.run(lambda store: store.trials()))
+    return {
+        "kernels": [
+            report.kernel(controller.placer, record) | trials.summed_up(record, tried)
+            for record in records
+        ]
+    }
+
+
+async def _trials(controller: Controller, request: Request) -> Answer:
+    """What trials showed: of one `run`, or all of them; with how far the run's programs are."""
+    run = request.get("run")
+    records = await controller.store.run(lambda store: store.trials(run=run))
+    kernels = await controller.store.run(lambda store: store.kernels())
+    known = {(kernel.image, kernel.name): kernel for kernel in kernels}
+    return {"trials": trials.described(records, known)}
 
 
 async def _show(controller: Controller, request: Request) -> Answer:
@@ -74,8 +89,11 @@ async def _show(controller: Controller, request: Request) -> Answer:
     if record is None:
         raise CommandError(f"no kernel {name!r} in image {image}")
     described = await controller.store.run(lambda store: store.image(image))
+    tried = await controller.store.run(lambda store: store.trials(kernel=(image, name)))
     return {
-        "kernel": report.kernel(controller.placer, record) | {"summary": record.summary},
+        "kernel": report.kernel(controller.placer, record)
+        | trials.summed_up(record, trials.by_kernel(tried))
+        | {"summary": record.summary},
         "image": dataclasses.asdict(described) if described else None,
     }
 
@@ -223,6 +241,7 @@ COMMANDS: dict[str, Callable[[Controller, Request], Awaitable[Answer]]] = {
     "status": _status,
     "kernels": _kernels,
     "show": _show,
+    "trials": _trials,
     "rules": _rules,
     "check_rules": _check_rules,
     "set_rules": _set_rules,

@@ -8,7 +8,10 @@ from pathlib import Path
 
 from tessera.cluster.fleet import Patience
 from tessera.service.analyzer import DEFAULT_ANALYSIS
-from tessera.settings import Settings
+from tessera.settings import Settings, SettingsError, definition
+
+TRUSTS_TRIALS = "verified"
+TRUST = ("proven", TRUSTS_TRIALS)
 
 
 @dataclass(frozen=True)
@@ -24,13 +27,19 @@ class Config:
     analysis: str = DEFAULT_ANALYSIS
     worker_command: tuple[str, ...] = ()  # in place of tessera-worker, for tests
     patience: Patience = field(default_factory=Patience)
+    trust: str = TRUST[0]  # whose claims are good enough to move a kernel
 
     @classmethod
     def from_settings(cls, settings: Settings, devices: tuple[int, ...] | None = None) -> Config:
         """Raises SettingsError."""
         # A program waits `timeout_ms` for any answer: PENDING has to come before that.
         wait = min(settings.integer("analysis_wait_ms"), 0.8 * settings.integer("timeout_ms"))
+        trust = settings.text("trust")
+        if trust not in TRUST:
+            name = definition("trust").environment
+            raise SettingsError(f"{name} is {trust!r}: {' or '.join(TRUST)} is wanted")
         return cls(
+            trust=trust,
             folder=settings.runtime_folder().absolute(),
             store=settings.store_path().absolute(),
             devices=devices,

@@ -18,8 +18,8 @@ from tessera.cluster.fleet import Fleet, State
 from tessera.cluster.launcher import LocalLauncher, WorkerSpec, stop_leftovers
 from tessera.placement import Worker
 from tessera.protocol import MessageType, packets
-from tessera.service import commands, planned, runtime, slots
-from tessera.service.config import Config
+from tessera.service import commands, planned, runtime, slots, trials
+from tessera.service.config import TRUSTS_TRIALS, Config
 from tessera.service.connection import Connection
 from tessera.service.knowledge import Knowledge
 from tessera.service.placer import Placer
@@ -27,7 +27,7 @@ from tessera.service.pool import AnalyzerPool, PoolError, pool_size
 from tessera.service.programs import Program, Programs
 from tessera.service.server import Server
 from tessera.service.store_thread import StoreThread
-from tessera.store import ProgramRecord
+from tessera.store import ProgramRecord, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +106,8 @@ class Controller:
         except ValueError as error:
             log.warning("%s: everything stays home", error)
         self.placer.set_plans(await self.store.run(planned.load))
+        if self.config.trust == TRUSTS_TRIALS:
+            self.placer.set_verified(await self.store.run(trials.verified_kernels))
         await self.store.run(lambda store: store.prune())
 
     async def _start_workers(self) -> None:
@@ -154,6 +156,10 @@ class Controller:
                 packets.close_fds([fd] if fd is not None else [])
                 raise protocol.ProtocolError("a kernel query whose image is not with it")
             self._spawn(self._kernel(connection, header, query, fd))
+        elif header.type == MessageType.TRIED:
+            tried = protocol.Tried.unpack(packet.data)
+            packet.close()
+            self._spawn(self._tried(self._members[connection].run, tried))
         elif header.type == MessageType.WORKER_LOST:
             packet.close()
             self._worker_lost(connection, protocol.WorkerLost.unpack(packet.data))
@@ -211,6 +217,15 @@ class Controller:
         finally:
             packets.close_fds([fd] if fd is not None else [])
         connection.send(info.pack(header.request))
+
+    async def _tried(self, run: str, tried: protocol.Tried) -> None:
+        record = trials.record_of(tried, run)
+        try:
+            await self.knowledge.take_trial(record)
+            if self.config.trust == TRUSTS_TRIALS and record.basis == "words":
+                self.placer.set_verified(await self.store.run(trials.verified_kernels))
+        except StoreError as error:
+            log.warning("a trial of %s is lost: %s", tried.name, error)
 
     def _capabilities(self, connection: Connection) -> list[int]:
         """Of every device that could run a kernel of this program."""

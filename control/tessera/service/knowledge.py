@@ -13,10 +13,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from weakref import WeakSet
 
-from tessera.protocol import MAX_KERNELS, KernelInfo, KernelQuery, KernelStatus
+from tessera.protocol import KERNEL_UNKNOWN, MAX_KERNELS, KernelInfo, KernelQuery, KernelStatus
 from tessera.service.pool import AnalyzerPool, PoolError
 from tessera.service.store_thread import StoreThread
-from tessera.store import ImageRecord, KernelRecord, Status
+from tessera.store import (
+    ImageRecord,
+    KernelRecord,
+    Status,
+    TrialRecord,
+    passed_classes,
+    summary_digest,
+)
 
 log = logging.getLogger(__name__)
 LARGEST_IMAGE = 1 << 31  # bytes
@@ -67,7 +74,7 @@ class Knowledge:
             return _failed(None, f"two images with one hash: {sizes}")
         kernel = await self._kernel(image, query.name)
         if self._is_current(image, query, capabilities):
-            return _info(kernel)
+            return await self._ready(query, kernel)
         job = self._jobs.get(image.hash)
         if job is None and image.hash not in self._failures:
             if fd is None:
@@ -82,7 +89,28 @@ class Knowledge:
                 return KernelInfo(KernelStatus.PENDING, _id(kernel), reason="being analysed")
         if image.hash in self._failures:
             return _failed(kernel.id, self._failures[image.hash])
-        return _info(self._kernels[image.hash, query.name])
+        return await self._ready(query, self._kernels[image.hash, query.name])
+
+    async def _ready(self, query: KernelQuery, kernel: KernelRecord) -> KernelInfo:
+        """The answer for a kernel that is known; of an unknown one, with what trials showed."""
+        info = _info(kernel)
+        if not query.wants_passed or not kernel.properties & KERNEL_UNKNOWN:
+            return info
+        return dataclasses.replace(info, passed=await self._passed(kernel))
+
+    async def _passed(self, kernel: KernelRecord) -> tuple[int, ...]:
+        key = (kernel.image, kernel.name)
+        digest = summary_digest(kernel.blob)
+        records = await self._store.run(lambda store: store.trials(kernel=key))
+        return passed_classes([record for record in records if record.summary == digest])
+
+    async def take_trial(self, record: TrialRecord) -> KernelRecord | None:
+        """Keeps what a trial showed. The kernel, when it has to stay home from now on."""
+        marked = await self._store.run(lambda store: store.add_trial(record))
+        if marked is not None:
+            log.error("kernel %s: %s; it stays home", record.name, marked.reason)
+            self._note([marked])
+        return marked
 
     async def close(self) -> None:
         for job in self._jobs.values():

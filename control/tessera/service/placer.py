@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 
 from tessera import protocol
@@ -33,6 +34,7 @@ class Placer:
         self.policy = "home"
         self.plans = Plans()
         self._rules = Rules()
+        self._verified: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -60,15 +62,27 @@ class Placer:
         self.kernels |= {kernel.id: kernel for kernel in changed}
         self._resolve(changed)
 
+    def set_verified(self, kernels: frozenset[tuple[str, str]]) -> None:
+        """Unknown kernels (image, name) that may move all the same, for trials of them passed."""
+        self._verified = kernels
+        self._resolve_all()
+
     def _resolve_all(self) -> None:
         self._rules = parse_rules(self.record.text, self.workers)
         self._resolve(self.kernels.values())
 
     def _resolve(self, kernels: Iterable[Kernel]) -> None:
         policy = make_policy(self.policy, self._rules, self.plans)
-        placements = {kernel.id: place(kernel, policy, self.workers) for kernel in kernels}
+        placements = {
+            kernel.id: place(self._as_trusted(kernel), policy, self.workers) for kernel in kernels
+        }
         self.placements |= placements
         self.table.write({i: placement.device for i, placement in placements.items()})
+
+    def _as_trusted(self, kernel: Kernel) -> Kernel:
+        if (kernel.image, kernel.name) not in self._verified:
+            return kernel
+        return dataclasses.replace(kernel, properties=kernel.properties & ~protocol.KERNEL_UNKNOWN)
 
 
 def kernel_of(record: KernelRecord) -> Kernel:

@@ -16,8 +16,10 @@ from tessera.store.records import (
     ProgramRecord,
     RulesRecord,
     Status,
+    TrialRecord,
 )
 from tessera.store.store import RulesChangedError, Store
+from tessera.store.trials import passed_classes, summary_digest
 
 __all__ = [
     "ClassDependency",
@@ -34,4 +36,7 @@ __all__ = [
     "Store",
     "StoreError",
     "StoreUnavailableError",
+    "TrialRecord",
+    "passed_classes",
+    "summary_digest",
 ]

@@ -53,6 +53,23 @@ class KernelRecord:
 
 
 @dataclass(frozen=True)
+class TrialRecord:
+    """What trials showed of one launch class of a kernel. Class "": of none in particular."""
+
+    image: str
+    name: str
+    launch_class: str  # 16 hexadecimal digits
+    verdict: str  # passed, wrong, not deterministic, undecided, not tried
+    trials: int = 1
+    reason: str = ""
+    basis: str = "summary"  # what was claimed; "words": every pointer among the arguments
+    shape: str = ""
+    summary: str = ""  # digest of the summary that was tried
+    run: str = ""  # the last run that tried it
+    tried: float = 0.0
+
+
+@dataclass(frozen=True)
 class RulesRecord:
     """The user's rules as they typed them. Revision 0: there never were any."""
 

@@ -95,7 +95,28 @@ def _cost_tables(db: Database) -> None:
     )
 
 
-MIGRATIONS: tuple[Migration, ...] = (_first_tables, _cost_tables)
+def _trial_tables(db: Database) -> None:
+    """What trials of launches have shown."""
+    db.table("trials").create(
+        {
+            "image": str,
+            "name": str,
+            "launch_class": str,
+            "verdict": str,
+            "trials": int,
+            "reason": str,
+            "basis": str,
+            "shape": str,
+            "summary": str,
+            "run": str,
+            "tried": float,
+        },
+        pk=("image", "name", "launch_class", "basis"),
+    )
+    db.table("trials").create_index(["run"])
+
+
+MIGRATIONS: tuple[Migration, ...] = (_first_tables, _cost_tables, _trial_tables)
 
 
 def version_of(db: Database) -> int:

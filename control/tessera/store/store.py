@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from tessera import protocol
+from tessera.store import trials as trial_rows
 from tessera.store.connection import Connection
 from tessera.store.errors import StoreError
 from tessera.store.records import (
@@ -23,6 +25,7 @@ from tessera.store.records import (
     ProgramRecord,
     RulesRecord,
     Status,
+    TrialRecord,
 )
 
 KEPT_PROGRAMS = 1000
@@ -166,11 +169,50 @@ class Store:
                 if _used_bytes(db) <= keep_bytes:
                     break
                 db.execute("DELETE FROM kernels WHERE image = ?", [row["hash"]])
+                db.execute("DELETE FROM trials WHERE image = ?", [row["hash"]])
                 db.execute("DELETE FROM images WHERE hash = ?", [row["hash"]])
                 count += 1
             return count
 
         return self._connection.write(operation)
+
+    # Trials
+
+    def add_trial(self, record: TrialRecord) -> KernelRecord | None:
+        """Adds what a trial showed. A kernel whose summary it shows wrong is marked, and returned.
+
+        Nothing is known of a kernel that is not stored: then nothing is added.
+        """
+
+        def operation(db: Database) -> KernelRecord | None:
+            key = [record.image, record.name]
+            select = "SELECT * FROM kernels WHERE image = ? AND name = ?"
+            rows = list(db.query(select, key))
+            if not rows:
+                return None
+            digest = trial_rows.summary_digest(rows[0]["blob"])
+            trial_rows.add(db, dataclasses.replace(record, summary=digest))
+            if record.verdict != trial_rows.WRONG or record.basis != "summary" or not digest:
+                return None
+            if not rows[0]["properties"] & protocol.KERNEL_UNKNOWN:
+                row = trial_rows.marked_unknown(rows[0], record.reason)
+                db.table("kernels").upsert(row, pk=("image", "name"))
+            return _kernel(next(db.query(select, key)))
+
+        return self._connection.write(operation)
+
+    def trials(
+        self, *, run: str | None = None, kernel: tuple[str, str] | None = None
+    ) -> list[TrialRecord]:
+        """Of one run, of one kernel (image and name), or all."""
+        where, parameters = "", []
+        if run is not None:
+            where, parameters = "WHERE run = ?", [run]
+        elif kernel is not None:
+            where, parameters = "WHERE image = ? AND name = ?", [*kernel]
+        order = "ORDER BY name, image, launch_class"
+        rows = self._rows(f"SELECT * FROM trials {where} {order}", parameters)
+        return [TrialRecord(**row) for row in rows]
 
     # Rules and settings
 
@@ -335,6 +377,8 @@ def _upsert_kernel(db: Database, kernel: KernelRecord, now: float) -> None:
     )
     row = _kernel_row(kernel)
     row |= known[0] if known else {"first_seen": kernel.first_seen or now}
+    if wrong := trial_rows.shown_wrong(db, kernel):
+        row = trial_rows.marked_unknown(row, wrong)
     db.table("kernels").upsert(row, pk=("image", "name"))
 
 
