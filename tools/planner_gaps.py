@@ -3,6 +3,7 @@
 
     python tools/planner_gaps.py                  # 36 instances, 5 seconds each
     python tools/planner_gaps.py --count 12 --devices 4
+    python tools/planner_gaps.py --cpu                # limits in CPU seconds: a busy machine
 
 An instance is a model of the catalogue, a request mix, a batch, a set of GPUs and a number of
 units in flight, drawn at random; its layers are folded so that about 1,000 nodes are left
@@ -22,6 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "control"))
 
+from tessera.planning import clock
 from tessera.planning.costs import CostModel
 from tessera.planning.machine import connect, load_catalogue, pick
 from tessera.planning.models import ARCHITECTURES, workload
@@ -114,8 +116,10 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=36)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--devices", type=int, nargs="*", default=list(SETS))
     arguments = parser.parse_args()
+    clock.use_cpu_time(arguments.cpu)
     print(f"{'instance':58} nodes     gap    wall     CPU  found by")
     gaps, times = [], []
     for one in instances(arguments.count, arguments.seed, tuple(arguments.devices)):

@@ -8,155 +8,22 @@ ones, then single nodes; exchanges of two nodes balance what is left.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
-from tessera.planning.problem import Assignment, Floats, Objective, Problem
+from tessera.planning import clock
+from tessera.planning.problem import Assignment, Floats, Objective
+from tessera.planning.terms import Ints, Lists, Terms, coarse, spread, totals, value_of
 
-Ints = npt.NDArray[np.int64]
 PENALTY = 1e3  # times the excess of memory, in shares of the capacity
-SHARPNESS = (3, 5, 7)  # powers of two: with 2 ** 7 only the busiest resource counts
+SHARPNESS = (3, 6)  # powers of two: with 2 ** 6 hardly more than the busiest resource counts
 AT_ONCE = 24  # moves tried after one look at all of them
 EXCHANGED = 40  # nodes of each side that exchanges are looked for among
 DEPTHS = (24, 64)  # stretches of the depth whose nodes move as one
+EXCHANGED_WITH = 4  # devices, the idlest
 LEVELS = (32, 16, 8, 4, 2, 1)  # nodes that move as one
-
-
-@dataclass(frozen=True)
-class Lists:
-    """For each of some rows the numbers that belong to it."""
-
-    begin: Ints
-    items: Ints
-
-    @classmethod
-    def of(cls, rows: Ints, items: Ints, count: int) -> Lists:
-        order = np.argsort(rows, kind="stable")
-        begin = np.zeros(count + 1, dtype=np.int64)
-        np.cumsum(np.bincount(rows, minlength=count), out=begin[1:])
-        return cls(begin, items[order])
-
-    def __getitem__(self, row: int) -> Ints:
-        return self.items[self.begin[row] : self.begin[row + 1]]
-
-    def several(self, rows: Ints) -> tuple[Ints, Ints]:
-        """(which of `rows`, item) of all items of these rows."""
-        lengths = self.begin[rows + 1] - self.begin[rows]
-        which = np.repeat(np.arange(len(rows)), lengths)
-        inside = np.arange(len(which)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        return which, self.items[self.begin[rows][which] + inside]
-
-
-@dataclass(frozen=True)
-class Terms:
-    """A problem as arrays. Seconds, bytes."""
-
-    loads: Floats  # node by device
-    allowed: npt.NDArray[np.bool_]
-    alone: Floats  # seconds by node, stream and device
-    depth: Floats  # 0 to 1: where in its job a node is
-    producer: Ints  # by value
-    weight: Floats  # bytes in a unit of work, by value
-    count: Floats  # transfers in a unit of work, by value
-    stream: Ints  # that waits for the value; -1: none
-    uses: tuple[Ints, Ints]  # (node, value): the node reads it
-    sizes: Floats  # by buffer
-    holds: tuple[Ints, Ints]  # (node, buffer): the node reads it
-    slow: Floats  # seconds a byte, from and to
-    late: Floats  # seconds a transfer, from and to
-    limits: Floats  # period in which a resource's seconds have to fit is their quotient
-    room: Floats  # bytes by device
-    held: npt.NDArray[np.bool_]  # device holds every buffer, whoever reads it
-
-    @property
-    def devices(self) -> int:
-        return int(self.loads.shape[1])
-
-    @property
-    def nodes(self) -> int:
-        return int(self.loads.shape[0])
-
-
-def terms_of(problem: Problem) -> Terms:
-    """The arrays of a problem; ties have to be contracted before."""
-    devices, streams = problem.machine.size, problem.streams
-    values = [one for one in problem.values if one.size * one.count > 0]
-    room = np.array([problem.machine.memory(device) for device in range(devices)])
-    total = sum(buffer.size for buffer in problem.buffers)
-    buffers = problem.buffers if (total > room).any() else ()
-    slow, late = np.zeros((devices, devices)), np.zeros((devices, devices))
-    for (a, b), link in problem.machine.links.items():
-        slow[a, b], late[a, b] = link.time(1.0), link.latency
-    slack = max(problem.slack, 1e-9)
-    limits = [1.0] * devices + [slack] * (2 * devices)
-    limits += [slack * problem.in_flight] * len(streams)
-    names = [problem.stream_of(value) for value in values]
-    return Terms(
-        loads=problem.loads,
-        allowed=problem.allowed(),
-        alone=_alone(problem),
-        depth=np.array([node.depth for node in problem.nodes]),
-        producer=np.array([one.producer for one in values], dtype=np.int64),
-        weight=np.array([one.size * one.count for one in values]),
-        count=np.array([one.count for one in values]),
-        stream=np.array([streams.index(s) if s else -1 for s in names], dtype=np.int64),
-        uses=_pairs([one.consumers for one in values]),
-        sizes=np.array([one.size for one in buffers]),
-        holds=_pairs([one.readers for one in buffers]),
-        slow=slow,
-        late=late,
-        limits=np.array(limits),
-        room=room,
-        held=np.arange(devices) < (1 if problem.home_holds_all else 0),
-    )
-
-
-def _alone(problem: Problem) -> Floats:
-    """Loads, each in the stream of its node."""
-    streams = problem.streams
-    alone = np.zeros((len(problem.nodes), len(streams), problem.machine.size))
-    job = [streams.index(node.job) for node in problem.nodes]
-    alone[np.arange(len(job)), job] = problem.loads
-    return alone
-
-
-def _pairs(lists: list[tuple[int, ...]]) -> tuple[Ints, Ints]:
-    """(item, row) for every item of every list."""
-    items = [item for one in lists for item in one]
-    rows = [row for row, one in enumerate(lists) for _ in one]
-    return np.array(items, dtype=np.int64), np.array(rows, dtype=np.int64)
-
-
-def coarse(terms: Terms, group_of: Ints) -> Terms:
-    """The same with the nodes of each group as one."""
-    groups = int(group_of.max()) + 1
-    alone = np.zeros((groups, *terms.alone.shape[1:]))
-    np.add.at(alone, group_of, terms.alone)
-    allowed = np.ones((groups, terms.devices), dtype=np.bool_)
-    np.logical_and.at(allowed, group_of, terms.allowed)
-    depth = np.zeros(groups)
-    depth[group_of] = terms.depth
-    producer = group_of[terms.producer]
-    uses = _unique(group_of[terms.uses[0]], terms.uses[1])
-    apart = uses[0] != producer[uses[1]]
-    return replace(
-        terms, loads=alone.sum(axis=1), allowed=allowed, alone=alone, depth=depth,
-        producer=producer,
-        uses=(uses[0][apart], uses[1][apart]),
-        holds=_unique(group_of[terms.holds[0]], terms.holds[1]),
-    )  # fmt: skip
-
-
-def _unique(left: Ints, right: Ints) -> tuple[Ints, Ints]:
-    if not len(left):
-        return left, right
-    both = np.unique(np.stack([left, right]), axis=1)
-    return both[0], both[1]
 
 
 class Descent:
@@ -165,46 +32,19 @@ class Descent:
     def __init__(self, terms: Terms, objective: Objective, where: Assignment) -> None:
         self.terms, self.objective = terms, objective
         self.where = np.array(where, dtype=np.int64)
-        devices = terms.devices
-        self.streams = len(terms.limits) - 3 * devices
-        self.travel = len(terms.limits)  # seconds of all transfers, for latency
-        self.memory = self.travel + 1
-        self.resources = self.memory + devices
+        self.travel, self.memory, self.resources = terms.travel, terms.memory, terms.resources
         nodes, values = terms.nodes, len(terms.producer)
         self.made_by = Lists.of(terms.producer, np.arange(values), nodes)
         self.used_by = Lists.of(*terms.uses, nodes)
         self.users_of = Lists.of(terms.uses[1], terms.uses[0], values)
         self.held_by = Lists.of(*terms.holds, nodes)
         self.holders_of = Lists.of(terms.holds[1], terms.holds[0], len(terms.sizes))
-        self.there = np.zeros((values, devices), dtype=np.int64)  # consumers by device
-        np.add.at(self.there, (terms.uses[1], self.where[terms.uses[0]]), 1)
-        self.kept = np.zeros((len(terms.sizes), devices), dtype=np.int64)  # readers by device
-        self.kept += terms.held
-        np.add.at(self.kept, (terms.holds[1], self.where[terms.holds[0]]), 1)
-        self.total = self._totals()
+        self.there, self.kept = spread(terms, self.where)
+        self.odd = np.random.default_rng(0).uniform(1.0, 2.0, self.resources)
+        self.total = totals(terms, self.where, self.there, self.kept)
         self.change = self._changes(np.arange(nodes))
 
     # Figures
-
-    def _totals(self) -> Floats:
-        terms, devices = self.terms, self.terms.devices
-        total = np.zeros(self.resources)
-        own = terms.loads[np.arange(terms.nodes), self.where]
-        np.add.at(total, self.where, own)
-        total[3 * devices : self.travel] = terms.alone[np.arange(terms.nodes), :, self.where].sum(0)
-        source = self.where[terms.producer]
-        value, target = np.nonzero(self.there)
-        apart = target != source[value]
-        value, target = value[apart], target[apart]
-        seconds = terms.weight[value] * terms.slow[source[value], target]
-        late = seconds + terms.count[value] * terms.late[source[value], target]
-        np.add.at(total, devices + source[value], seconds)
-        np.add.at(total, 2 * devices + target, seconds)
-        waits = terms.stream[value] >= 0
-        np.add.at(total, 3 * devices + terms.stream[value][waits], late[waits])
-        total[self.travel] = late.sum()
-        total[self.memory :] = ((self.kept > 0) * terms.sizes[:, None]).sum(axis=0)
-        return total
 
     def _changes(self, nodes: Ints) -> Floats:
         """What moving each node to each device adds to each resource."""
@@ -224,8 +64,9 @@ class Descent:
         index = np.concatenate([row * self.resources + r for row, r, _ in always])
         common = np.bincount(index, np.concatenate([x for _, _, x in always]), size)
         index = np.concatenate([(row * devices + d) * self.resources + r for row, d, r, _ in there])
-        change = np.bincount(index, np.concatenate([x for *_, x in there]), size * devices)
-        change = change.reshape(shape) + common.reshape(len(nodes), 1, self.resources)
+        flat = np.bincount(index, np.concatenate([x for *_, x in there]), size * devices)
+        every_way = common.reshape(len(nodes), 1, self.resources)
+        change = (flat.reshape(shape) + every_way).astype(np.float64)
         alone = terms.alone[nodes]
         change[:, :, 3 * devices : self.travel] += (
             alone - np.take_along_axis(alone, here[:, None, None], axis=2)
@@ -289,22 +130,23 @@ class Descent:
 
     # Worth
 
-    def scores(self, totals: Floats, scale: float, sharpness: int) -> Floats:
-        """What is to be made small, for totals along the last axis."""
-        excess = np.maximum(totals[..., self.memory :] / self.terms.room - 1.0, 0.0).sum(axis=-1)
+    def scores(self, reached: Floats, scale: float, sharpness: int) -> Floats:
+        """What is to be made small, for resources along the last axis."""
+        excess: Floats | float = 0.0
+        if len(self.terms.sizes):
+            used = reached[..., self.memory :] / self.terms.room
+            excess = np.maximum(used - 1.0, 0.0).sum(axis=-1)
         if self.objective == "latency":
-            worth = totals[..., : self.terms.devices].sum(axis=-1) + totals[..., self.travel]
+            worth = reached[..., : self.terms.devices].sum(axis=-1) + reached[..., self.travel]
             return np.asarray(worth / scale + PENALTY * excess)
-        shares = totals[..., : self.travel] / (self.terms.limits * scale)
+        shares = reached[..., : self.travel] / (self.terms.limits * scale)
         for _ in range(sharpness):
             shares = shares * shares
         return np.asarray(shares.sum(axis=-1) + PENALTY * excess)
 
     def value(self) -> float:
         """Seconds by the objective, whatever the memory."""
-        if self.objective == "latency":
-            return float(self.total[: self.terms.devices].sum() + self.total[self.travel])
-        return float((self.total[: self.travel] / self.terms.limits).max())
+        return value_of(self.terms, self.objective, self.total)
 
     def fits(self) -> bool:
         return bool((self.total[self.memory :] <= self.terms.room * (1 + 1e-9)).all())
@@ -330,7 +172,7 @@ class Descent:
 
     def descend(self, sharpness: int, deadline: float, enough: float = 0.0) -> None:
         """Moves and exchanges while they help."""
-        while time.perf_counter() < deadline:
+        while clock.now() < deadline:
             if self.value() <= enough and self.fits():
                 return
             scale = max(self.value(), 1e-30)
@@ -353,7 +195,7 @@ class Descent:
                 continue
             self.move(node, device)
             now, moved = score, True
-            if time.perf_counter() > deadline:
+            if clock.now() > deadline:
                 break
         return moved
 
@@ -363,7 +205,7 @@ class Descent:
         now = float(self.scores(self.total, scale, sharpness))
         hot = int((self.total[:devices]).argmax())
         mine = np.flatnonzero(self.where == hot)
-        for other in np.argsort(self.total[:devices]):
+        for other in np.argsort(self.total[:devices])[:EXCHANGED_WITH]:
             if other == hot:
                 continue
             theirs = np.flatnonzero(self.where == other)
@@ -391,8 +233,9 @@ class Descent:
         if not len(nodes):
             return nodes
         change = self.change[nodes, device]
-        # Those that are alike are as good as each other.
-        _, first = np.unique(np.round(change / scale, 7), axis=0, return_index=True)
+        # Those that are alike are as good as each other: equal sums with odd weights tell them.
+        sums = np.round(change @ self.odd / scale, 6)
+        _, first = np.unique(sums, return_index=True)
         nodes, change = nodes[first], change[first]
         harm = np.maximum(change[:, : self.travel] / (self.terms.limits * scale), 0.0).sum(axis=1)
         return nodes[np.argsort(harm)[:EXCHANGED]]
@@ -401,7 +244,7 @@ class Descent:
 def improve(
     terms: Terms, objective: Objective, where: Assignment, deadline: float, enough: float = 0.0
 ) -> Descent:
-    """Local search on all levels from one placement, until time.perf_counter() is `deadline`
+    """Local search on all levels from one placement, until clock.now() is `deadline`
     or the value is `enough`.
     """
     where = np.array(where, dtype=np.int64)
@@ -413,7 +256,7 @@ def improve(
         for sharpness in SHARPNESS if objective == "throughput" else (1,):
             found.descend(sharpness, deadline, enough)
         where = found.where[now]
-        if time.perf_counter() > deadline or (found.value() <= enough and found.fits()):
+        if clock.now() > deadline or (found.value() <= enough and found.fits()):
             break
     return Descent(terms, objective, where)
 

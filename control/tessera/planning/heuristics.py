@@ -42,17 +42,22 @@ def _neighbour_transfers(problem: Problem) -> Floats:
     return np.asarray(arriving[:, None, None] * slowness)
 
 
-def starts(problem: Problem, objective: Objective, rounds: int = 24) -> Iterator[Assignment]:
-    """Placements to improve on: single devices, cuts by depth, and prices that balance."""
+def simple(problem: Problem) -> Iterator[Assignment]:
+    """Placements to improve on that cost nothing to find: single devices, cuts by depth."""
     allowed = problem.allowed()
-    devices = problem.machine.size
-    for device in range(devices):
+    for device in range(problem.machine.size):
         yield _repaired(problem.everything_on(device), allowed, problem.loads)
-    yield from (_repaired(one, allowed, problem.loads) for one in _by_depth(problem))
+    for one in (*_by_depth(problem), *_stages(problem)):
+        yield _repaired(one, allowed, problem.loads)
+
+
+def starts(problem: Problem, objective: Objective, rounds: int = 12) -> Iterator[Assignment]:
+    """The simple ones, and those of prices that balance the devices."""
+    devices = problem.machine.size
+    yield from simple(problem)
     if objective == "latency":
         yield along_the_sequence(problem, np.ones(devices), 1.0)
         return
-    yield from (_repaired(one, allowed, problem.loads) for one in _stages(problem))
     for link_price in (0.0, 0.5, 2.0):
         prices = np.ones(devices) / devices
         for step in range(rounds):

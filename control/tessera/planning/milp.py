@@ -17,7 +17,6 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,11 +25,12 @@ import highspy
 import numpy as np
 import numpy.typing as npt
 
+from tessera.planning import clock
 from tessera.planning.problem import Assignment, Floats, InfeasibleError, Objective, Problem
 from tessera.planning.rounding import Kinds, apart
 
 INFINITY = highspy.kHighsInf
-SIMPLEX_SECONDS = 0.8
+SIMPLEX_SECONDS = 2.5
 SETTLED = 0.999  # share above which a node counts as placed
 NOTHING_FITS = "no placement fits: memory, rules and what kernels need exclude each other"
 LARGE = 0.25  # of a device's part of all work: nodes that may bound the period alone
@@ -265,7 +265,7 @@ class Model:
             kinds[: self.first_travel] = [highspy.HighsVarType.kInteger] * self.first_travel
             lp.integrality_ = kinds
         solver = _solver()
-        solver.setOptionValue("time_limit", max(0.01, time_limit))
+        solver.setOptionValue("time_limit", clock.solver_limit(max(0.01, time_limit)))
         solver.setOptionValue("mip_rel_gap", gap)
         solver.passModel(lp)
         return solver
@@ -295,19 +295,19 @@ class Model:
 def relax(model: Model, time_limit: float) -> Solution:
     """The linear relaxation: a bound, and shares to round from.
 
-    Simplex first; where it is slow (alike devices make it so) the interior point method.
+    Simplex first; where it is slow the interior point method.
     Raises InfeasibleError when not even shares of nodes fit, SolverError.
     """
-    begun = time.perf_counter()
+    begun = clock.now()
     solver = model.highs(False, min(SIMPLEX_SECONDS, time_limit), 0.0)
     solver.run()
     if solver.getModelStatus() == highspy.HighsModelStatus.kTimeLimit:
-        left = time_limit - (time.perf_counter() - begun)
+        left = time_limit - (clock.now() - begun)
         solver = model.highs(False, left, 0.0)
         solver.setOptionValue("solver", "ipm")
         solver.setOptionValue("run_crossover", "off")
         solver.run()
-    seconds = time.perf_counter() - begun
+    seconds = clock.now() - begun
     status = solver.getModelStatus()
     if status == highspy.HighsModelStatus.kInfeasible:
         raise InfeasibleError(NOTHING_FITS)
@@ -343,7 +343,7 @@ def solve(
     `fixed`: shares of a relaxed solution; nodes that lie on one device there stay on it, and
     the bound says nothing of the whole problem then.
     """
-    begun = time.perf_counter()
+    begun = clock.now()
     solver = model.highs(True, time_limit, gap)
     if fixed is not None:
         settled = np.flatnonzero(fixed.max(axis=1) > SETTLED)
@@ -355,7 +355,7 @@ def solve(
         warm.col_value = model.start_values(start).tolist()
         solver.setSolution(warm)
     solver.run()
-    seconds = time.perf_counter() - begun
+    seconds = clock.now() - begun
     status, info = solver.getModelStatus(), solver.getInfo()
     if status == highspy.HighsModelStatus.kInfeasible and fixed is None:
         raise InfeasibleError(NOTHING_FITS)

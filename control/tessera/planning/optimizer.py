@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tessera.planning import heuristics, milp
-from tessera.planning.descent import improve, terms_of
+from tessera.planning import clock, heuristics, milp
+from tessera.planning.descent import improve
 from tessera.planning.objective import Outcome, evaluate
 from tessera.planning.problem import (
     Assignment,
@@ -20,8 +19,9 @@ from tessera.planning.problem import (
     contract,
 )
 from tessera.planning.rounding import kinds, swept
+from tessera.planning.terms import rank, terms_of
 
-INTEGRAL = 4  # devices up to which the integral program is small enough to be of use
+INTEGRAL = 12_000  # columns up to which the integral program is of use in seconds
 MIXTURES = 200
 
 
@@ -68,7 +68,7 @@ def optimize(
     `start`: placements to begin with, such as the plan in force.
     """
     effort = effort or Effort()
-    begun = time.perf_counter()
+    begun = clock.now()
     small = contract(problem)
     given = [_contracted(one, small.group_of) for one in start]
     best = _Best(small.problem, objective, given)
@@ -84,7 +84,7 @@ def optimize(
     assignment = small.expand(best.assignment)
     return Plan(
         problem, objective, assignment, evaluate(problem, assignment), bound,
-        time.perf_counter() - begun, best.method,
+        clock.now() - begun, best.method,
     )  # fmt: skip
 
 
@@ -126,7 +126,7 @@ class _Best:
     def polish(
         self, assignment: Assignment, deadline: float, method: str, enough: float = 0.0
     ) -> Assignment:
-        """Local search from one placement, until time.perf_counter() is `deadline`."""
+        """Local search from one placement, until clock.now() is `deadline`."""
         found = improve(self.terms, self.objective, assignment, deadline, enough).where
         self.offer(found, method)
         return found
@@ -135,18 +135,13 @@ class _Best:
         self, starts: Iterable[Assignment], deadline: float, method: str, enough: float, most: int
     ) -> list[Assignment]:
         """Local search from the most promising of some placements. What it found."""
-        ranked = []
-        for i, start in enumerate(starts):
-            outcome = evaluate(self.problem, start)
-            value = outcome.latency if self.objective == "latency" else outcome.period
-            excess = np.maximum(outcome.memory / outcome.capacity - 1.0, 0.0).sum()
-            ranked.append((value * (1.0 + float(excess)), i, start))
-            if time.perf_counter() > deadline:
-                break
+        ranked = [
+            (rank(self.terms, self.objective, start), i, start) for i, start in enumerate(starts)
+        ]
         found = []
         for _, _, start in sorted(ranked, key=lambda entry: entry[:2])[:most]:
             found.append(self.polish(start, deadline, method, enough))
-            if self.value <= enough or time.perf_counter() > deadline:
+            if self.value <= enough or clock.now() > deadline:
                 break
         return found
 
@@ -168,29 +163,34 @@ def _with_solver(best: _Best, effort: Effort, deadline: float) -> float:
     """
 
     def soon(share: float) -> float:
-        now = time.perf_counter()
+        now = clock.now()
         return now + share * max(0.0, deadline - now)
 
     problem, groups = best.problem, kinds(best.problem)
     model = milp.Model(problem, best.objective, groups)
-    relaxed = milp.relax(model, max(0.05, 0.7 * (deadline - time.perf_counter())))
+    relaxed = milp.relax(model, max(0.05, 0.8 * (deadline - clock.now())))
     bound = max(relaxed.bound, _trivial_bound(problem, best.objective))
     enough = bound / (1 - effort.gap)
     if best.value <= enough:
         return bound
     if relaxed.shares is None:
+        # No time for all of it: without what travels it is a small program.
+        still = milp.Model(replace(problem, values=()), best.objective, groups)
+        relaxed = milp.relax(still, 1.0)
+        bound = max(relaxed.bound, bound)
+    if relaxed.shares is None:
         return max(bound, _without_solver(best, effort, deadline))
-    found = best.polish_best_of(
-        swept(problem, relaxed.shares, groups), soon(0.35), "relaxation", enough, 4
-    )
+    rounded = list(swept(problem, relaxed.shares, groups))
+    best.polish_best_of(rounded, soon(0.35), "relaxation", enough, 4)
     if best.value > enough:
-        starts = [*best.given, *heuristics.starts(problem, best.objective)]
-        found += best.polish_best_of(starts, soon(0.25), "heuristic", enough, 3)
-    if best.value > enough and problem.machine.size == groups.size <= INTEGRAL:
+        starts = [*best.given, *heuristics.simple(problem)]
+        best.polish_best_of(starts, soon(0.2), "heuristic", enough, 2)
+    integral = problem.machine.size == groups.size and model.columns <= INTEGRAL
+    if best.value > enough and (integral or best.assignment is None):
         bound = max(bound, _integral(best, model, relaxed, effort, deadline))
         enough = bound / (1 - effort.gap)
     if best.value > enough:
-        _mix(best, found, deadline, enough, best.method)
+        _mix(best, rounded, deadline, enough, best.method)
     return bound
 
 
@@ -200,7 +200,7 @@ def _integral(
     """The integral program near the relaxation, then all of it. The bound."""
 
     def left() -> float:
-        return deadline - time.perf_counter()
+        return deadline - clock.now()
 
     enough = relaxed.bound / (1 - effort.gap)
     if left() > 0.1:
@@ -227,7 +227,7 @@ def _mix(
     generator = np.random.default_rng(0)
     depth = np.array([node.depth for node in best.problem.nodes])
     for _ in range(MIXTURES):
-        if best.value <= enough or time.perf_counter() > deadline:
+        if best.value <= enough or clock.now() > deadline:
             return
         base = best.assignment if best.assignment is not None else found[0]
         other = found[int(generator.integers(len(found)))]

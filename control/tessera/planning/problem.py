@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -85,11 +86,13 @@ class Problem:
     jobs: tuple[Job, ...] = ()
     folded: Folded | None = None  # from positions in the jobs' launches to nodes
 
-    @property
+    @cached_property
     def loads(self) -> Floats:
-        """Seconds in a unit of work, node by device."""
+        """Seconds in a unit of work, node by device; not to be written to."""
         rows = [[node.count * one.time for one in node.times] for node in self.nodes]
-        return np.array(rows, dtype=np.float64).reshape(len(self.nodes), self.machine.size)
+        loads = np.array(rows, dtype=np.float64).reshape(len(self.nodes), self.machine.size)
+        loads.flags.writeable = False
+        return loads
 
     @property
     def streams(self) -> list[str]:
@@ -101,13 +104,18 @@ class Problem:
         job = self.nodes[value.producer].job
         return job if any(self.nodes[i].job == job for i in value.consumers) else ""
 
-    def allowed(self) -> npt.NDArray[np.bool_]:
-        """Whether a node may run on a device."""
+    @cached_property
+    def _allowed(self) -> npt.NDArray[np.bool_]:
         result = np.ones((len(self.nodes), self.machine.size), dtype=np.bool_)
         for i, node in enumerate(self.nodes):
             if node.allowed is not None:
                 result[i] = [device in node.allowed for device in range(self.machine.size)]
+        result.flags.writeable = False
         return result
+
+    def allowed(self) -> npt.NDArray[np.bool_]:
+        """Whether a node may run on a device; not to be written to."""
+        return self._allowed
 
     def everything_on(self, device: int) -> Assignment:
         return np.full(len(self.nodes), device, dtype=np.int64)

@@ -18,6 +18,7 @@ import numpy as np
 from tessera.planning.problem import Assignment, Floats, Problem
 
 MOST_ORDERS = 24
+SHIFTS = (0.0, 0.25, 0.5, 0.75)
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def _alike(
 
 def swept(problem: Problem, shares: Floats, groups: Kinds) -> Iterator[Assignment]:
     """Placements with these shares (node by kind): thresholds along the depth, for several
-    orders of the kinds and both directions.
+    orders of the kinds, both directions, and from several depths on.
     """
     depth = _spread(np.array([node.depth for node in problem.nodes]))
     orders = itertools.islice(itertools.permutations(range(groups.size)), MOST_ORDERS)
