@@ -401,14 +401,6 @@ void DeviceMemory::expose(uint64_t address) {
   if (chunk && !is_exposed(*chunk)) exposed_.push_back(*chunk);
 }
 
-void DeviceMemory::expose(Range range) {
-  for (uint64_t at = range.begin; at < range.end;) {
-    const auto chunk = chunk_of(at);
-    expose(at);
-    at = chunk ? chunk->end : range.end;
-  }
-}
-
 bool DeviceMemory::is_exposed(Range range) const {
   return std::any_of(exposed_.begin(), exposed_.end(),
                      [&](const Range& chunk) { return range.begin < chunk.end && chunk.begin < range.end; });

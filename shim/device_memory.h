@@ -86,7 +86,6 @@ class DeviceMemory {
 
   /// Others may reach the chunk that holds `address`: it is to stay home, until it is unmapped.
   void expose(uint64_t address);
-  void expose(Range range);
   bool is_exposed(Range range) const;
 
   /// A file descriptor for the physical memory of a chunk, or the driver's error.

@@ -13,16 +13,21 @@ constexpr size_t kLookAt = 16;  // waits from which it pays to look for ended on
 
 }  // namespace
 
-void HostWaits::add(const StreamState& stream) {
+void HostWaits::add(const StreamState& stream, std::span<const Range> watched) {
   if (waits_.size() >= kLookAt) forget_ended();
-  const auto known = std::find_if(waits_.begin(), waits_.end(), [&](const Wait& it) { return it.stream == stream.id; });
-  Wait wait = known == waits_.end() ? Wait{stream.id, nullptr} : *known;
-  if (wait.behind == nullptr && driver().cuEventCreate(&wait.behind, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
-    lost_count_ = true;
-    return;
+  auto wait = std::find_if(waits_.begin(), waits_.end(), [&](const Wait& it) { return it.stream == stream.id; });
+  if (wait == waits_.end()) {
+    CUevent behind = nullptr;
+    if (driver().cuEventCreate(&behind, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+      lost_count_ = true;
+      return;
+    }
+    wait = waits_.insert(waits_.end(), Wait{stream.id, behind, {}});
   }
-  if (driver().cuEventRecord(wait.behind, stream.handle) != CUDA_SUCCESS) lost_count_ = true;
-  if (known == waits_.end()) waits_.push_back(wait);
+  if (driver().cuEventRecord(wait->behind, stream.handle) != CUDA_SUCCESS) lost_count_ = true;
+  // Those of earlier ones of this stream stay until the last has ended: there is one event for all.
+  wait->watched.insert(wait->watched.end(), watched.begin(), watched.end());
+  memory::normalize(wait->watched);
 }
 
 bool HostWaits::unfinished_in(const StreamState& stream) {
@@ -36,6 +41,19 @@ bool HostWaits::unfinished_beside(const StreamState& stream) {
   if (lost_count_) return true;
   forget_ended();
   return std::any_of(waits_.begin(), waits_.end(), [&](const Wait& wait) { return wait.stream != stream.id; });
+}
+
+bool HostWaits::watched_beside(const StreamState& stream, std::span<const Range> ranges) {
+  if (lost_count_) return true;
+  if (waits_.empty()) return false;
+  forget_ended();
+  const auto overlaps = [&](const Range& watched) {
+    return std::any_of(ranges.begin(), ranges.end(),
+                       [&](const Range& range) { return range.begin < watched.end && watched.begin < range.end; });
+  };
+  return std::any_of(waits_.begin(), waits_.end(), [&](const Wait& wait) {
+    return wait.stream != stream.id && std::any_of(wait.watched.begin(), wait.watched.end(), overlaps);
+  });
 }
 
 void HostWaits::forget_ended() {

@@ -6,6 +6,11 @@
 #include "trial.h"
 
 namespace tessera::shim::detail {
+namespace {
+
+const std::vector<Range> kAllMemory = {{0, UINT64_MAX}};
+
+}  // namespace
 
 CUresult launch_slowly(const LaunchRequest& request, KernelState& state, uint32_t device, uint32_t reason,
                        RealLaunch real, void* context) {
@@ -30,16 +35,15 @@ CUresult launch_slowly(const LaunchRequest& request, KernelState& state, uint32_
   }
   state.count_launch(0, reason);
   Footprint footprint = claims.footprint();
-  if (state.watches_others()) {
-    // It may look at what a kernel in another stream is writing: that one has to stay home, too.
-    for (const Range& range : claims.all) world().memory.expose(range);
-    footprint.everything = true;
-  }
+  footprint.everything = footprint.everything || state.watches_others();
   if (const CUresult ready = prepare_home(request.stream, footprint); ready != CUDA_SUCCESS) return after_call(ready);
   activity().bump(request.stream);
   const CUresult result = real(context);
   if (result == CUDA_SUCCESS) Coherence(world()).after_home(footprint);
-  if (result == CUDA_SUCCESS && state.watches_others()) world().host_waits.add(world().streams.get(request.stream));
+  if (result == CUDA_SUCCESS && state.watches_others()) {
+    // What other streams write there from now on may be what it waits for: that has to happen at home while it runs.
+    world().host_waits.add(world().streams.get(request.stream), claims.known ? claims.all : kAllMemory);
+  }
   return after_call(result);
 }
 

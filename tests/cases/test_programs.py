@@ -7,6 +7,7 @@ docs/cases.md says which kind of fault each case stands for.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -39,6 +40,17 @@ def test_same_with_the_shim(machine: Machine, program: str, case: str) -> None:
     assert under.stdout == alone.stdout
     assert alone.stdout.endswith("done\n")
     assert spoken(under.stderr) == spoken(alone.stderr)
+
+
+def test_watched_memory_is_free_again(machine: Machine) -> None:
+    report = machine.folder / "report.json"
+    machine.control("placement", "set", "fill -> 1")
+    command = [sys.executable, str(PROGRAMS / "coherence.py"), "written_after_it_was_watched"]
+    machine.control("run", "-q", "--report", str(report), "--", *command)
+    machine.control("placement", "clear")
+    kernels = {kernel["name"]: kernel for kernel in json.loads(report.read_text())["kernels"]}
+    assert kernels["fill"]["launches"] == {"1": 20}
+    assert set(kernels["wait_for"]["launches"]) == {"0"}
 
 
 def spoken(text: str) -> list[str]:

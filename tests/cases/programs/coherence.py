@@ -84,6 +84,7 @@ class Machine:
         self.context = start()
         take = kernels(KERNELS.rstrip(b"\0") + MORE)
         self._fill, self._slow = take("fill"), take("slow")
+        self.wait_for = take("wait_for")
         self._scatter, self._through = take("scatter"), take("through_pointer")
 
     def fill(self, x: int, value: int, stream: int = 0) -> None:
@@ -221,6 +222,34 @@ def case_result_before_the_host_goes_on() -> None:
         go.set()
         ok("cuStreamSynchronize", one)
         same(set(words(x, 64)), {value})
+
+
+def case_watched_while_it_is_written() -> None:
+    """A kernel that waits in one stream for what a kernel in another one writes."""
+    machine = Machine()
+    x = alloc(BYTES)
+    one, two = streams(2)
+    for value in range(1, ROUNDS):
+        ok("cuMemsetD32_v2", x, 0, COUNT)
+        launch(machine.wait_for, x, blocks=1, threads=1, stream=one)
+        machine.fill(x, value, two)
+        ok("cuStreamSynchronize", one)
+        ok("cuStreamSynchronize", two)
+        same(set(words(x, COUNT)), {value})
+
+
+def case_written_after_it_was_watched() -> None:
+    """Memory that a kernel has watched may be written elsewhere once that one has ended."""
+    machine = Machine()
+    x = alloc(BYTES)
+    for value in range(1, ROUNDS):
+        ok("cuMemsetD32_v2", x, value, COUNT)
+        launch(machine.wait_for, x, blocks=1, threads=1)
+        ok("cuCtxSynchronize")
+        for stream in streams(4):
+            machine.fill(x, value, stream)
+            ok("cuStreamSynchronize", stream)
+        same(set(words(x, COUNT)), {value})
 
 
 def case_counted_from_one() -> None:
