@@ -231,6 +231,8 @@ uint32_t obstacle_to(const LaunchRequest& request, const KernelState& state, con
 Redirection redirect(const LaunchRequest& request, KernelState& state, uint32_t device, const Claims& claims,
                      std::span<const uint8_t> parameters) {
   if (const uint32_t obstacle = obstacle_to(request, state, claims); obstacle != TS_STAY_PLACED) return stay(obstacle);
+  // A kernel at home may be looking at what this one writes while both run.
+  if (world().host_waits.watched_beside(world().streams.get(request.stream), claims.all)) return stay(TS_STAY_MEMORY);
   WorkerLink* worker = attached_worker(device);
   if (worker == nullptr || !runs_on(state, worker->device())) return stay(TS_STAY_WORKER);
   return Move(request, state, *worker, claims, parameters).run();
