@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "architecture.h"
 #include "driver.h"
 #include "log.h"
 #include "order.h"
@@ -208,9 +209,7 @@ class Move {
 }  // namespace
 
 bool runs_on(const KernelState& state, const ts_device& device) {
-  const uint32_t architecture = device.compute_capability;
-  if (state.only_architecture() != 0) return architecture == state.only_architecture();
-  return architecture >= state.minimum_architecture();
+  return architecture_runs_on(state.minimum_architecture(), state.only_architecture(), device.compute_capability);
 }
 
 uint32_t obstacle_to(const LaunchRequest& request, const KernelState& state, const Claims& claims) {

@@ -137,8 +137,10 @@ def test_what_cannot_move_stays_home_and_says_why() -> None:
     assert why(Kernel(0, "k", "ab", has_summary=False)) == "not analysed yet"
     assert why(Kernel(0, "k", "ab", properties=prints)) == "stays home: prints"
     assert why(kernel, "* -> 3") == "worker 3 is down"
-    assert why(Kernel(0, "k", "ab", minimum_architecture=90)) == "needs sm_90, worker 1 is sm_89"
-    assert "sm_90 only" in why(Kernel(0, "k", "ab", only_architecture=90))
+    assert why(Kernel(0, "k", "ab", minimum_architecture=90)) == "needs sm_90 or newer, worker 1 is sm_89"
+    assert "sm_90 and no other" in why(Kernel(0, "k", "ab", only_architecture=90))
+    within = Kernel(0, "k", "ab", minimum_architecture=90, only_architecture=9)
+    assert why(within) == "needs sm_90 or newer of 9.x, worker 1 is sm_89"
     assert why(kernel, "* -> home") == "rule in line 1"
     assert why(kernel, "other -> 1") == "no rule fits"
     policy = make_policy("manual", parse_rules("* -> 1", WORKERS))

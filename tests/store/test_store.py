@@ -192,7 +192,7 @@ def test_a_newer_store_is_refused_with_both_versions(path: Path) -> None:
     with sqlite3.connect(path) as file:
         file.execute("PRAGMA user_version = 41")
     file.close()
-    with pytest.raises(NewerStoreError, match=r"version 41.* up to 2"):
+    with pytest.raises(NewerStoreError, match=r"version 41.* up to 3"):
         Store(path, fall_back=True)
 
 

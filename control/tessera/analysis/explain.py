@@ -6,6 +6,7 @@ from __future__ import annotations
 from tessera.analysis.formula import describe_offset, short_names
 from tessera.analysis.launch import Op
 from tessera.analysis.model import HOME_ONLY, Access, Flag, KernelSummary, Mode, Property
+from tessera.protocol.architectures import MAJORS
 
 _WORDS = {
     Property.UNKNOWN: "may touch memory that its parameters do not tell",
@@ -58,10 +59,11 @@ def _signature(summary: KernelSummary) -> str:
 
 
 def _where(summary: KernelSummary) -> str:
-    if summary.only_architecture:
-        devices = f"sm_{summary.only_architecture} devices only"
+    only, minimum = summary.only_architecture, summary.minimum_architecture
+    if only >= MAJORS:
+        devices = f"sm_{only} devices only"
     else:
-        devices = f"sm_{summary.minimum_architecture} devices and newer"
+        devices = f"sm_{minimum} devices and newer" + (f" ones of {only}.x" if only else "")
     home = summary.properties & HOME_ONLY
     return f"stays at home; built for {devices}" if home else f"may move to {devices}"
 

@@ -127,14 +127,17 @@ def _facts(kernel: dict[str, Any], image: dict[str, Any] | None) -> list[tuple[s
     if kernel.get("trials"):
         facts.append(("Trials", f"launch classes: {kernel['trials']}"))
     facts.append(("Properties", ", ".join(kernel["properties"]) or "none"))
-    architectures = f"sm_{kernel['minimum_architecture']}"
-    if kernel["only_architecture"]:
-        facts.append(("Needs", f"sm_{kernel['only_architecture']} and no other"))
-    elif kernel["minimum_architecture"]:
-        facts.append(("Needs", f"{architectures} or newer"))
+    if needs := _needs(kernel):
+        facts.append(("Needs", needs))
     if image is not None:
         facts += _image_facts(image)
     return facts
+
+
+def _needs(kernel: dict[str, Any]) -> str:
+    from tessera.protocol import architectures
+
+    return architectures.needs(kernel["minimum_architecture"], kernel["only_architecture"])
 
 
 def _image_facts(image: dict[str, Any]) -> list[tuple[str, str]]:

@@ -166,13 +166,14 @@ def _last_program() -> list[dict[str, Any]]:
 
 def _measured(kernel: dict[str, Any], workers: Sequence[dict[str, Any]]) -> Any:
     from tessera.planning.recorded import Measured
+    from tessera.protocol import architectures
 
     allowed = {0}
     if kernel["may_move"]:
         only, least = kernel["only_architecture"], kernel["minimum_architecture"]
         for one in workers:
             has = one["device"]["compute_capability"]
-            if one["state"] == "up" and has >= least and (not only or has == only):
+            if one["state"] == "up" and architectures.runs_on(least, only, has):
                 allowed.add(one["index"])
     times = {
         int(device): (total * 1e-9, kernel["timed"].get(device, 0))

@@ -10,6 +10,7 @@ from tessera import protocol
 from tessera.placement.devices import Worker
 from tessera.placement.policy import Kernel, Policy
 from tessera.placement.rules import Finding, Rules
+from tessera.protocol import architectures
 
 
 @dataclass(frozen=True)
@@ -50,11 +51,9 @@ def _obstacle(kernel: Kernel, device: int, workers: Sequence[Worker]) -> str:
 def _architecture_obstacle(kernel: Kernel, worker: Worker) -> str:
     has = worker.compute_capability
     only, least = kernel.only_architecture, kernel.minimum_architecture
-    if has and only and has != only:
-        return f"runs on sm_{only} only, worker {worker.index} is sm_{has}"
-    if has and has < least:
-        return f"needs sm_{least}, worker {worker.index} is sm_{has}"
-    return ""
+    if not has or architectures.runs_on(least, only, has):
+        return ""
+    return f"needs {architectures.needs(least, only)}, worker {worker.index} is sm_{has}"
 
 
 def unmatched_rules(rules: Rules, kernels: Iterable[tuple[str, str]]) -> tuple[Finding, ...]:

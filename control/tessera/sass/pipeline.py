@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from tessera.analysis import Access, Flag, KernelSummary, Mode, Node, Parameter, Property
 from tessera.analysis.launch import Op
 from tessera.analysis.model import MAX_ACCESSES
+from tessera.protocol.architectures import only_within_major
 from tessera.sass.disassembly import disassemble
 from tessera.sass.elf import Cubin, KernelInfo, read_cubin
 from tessera.sass.kernel import Claim, Grade, KernelFacts, analyze_kernel
@@ -158,7 +159,7 @@ def _summary(kernel: KernelInfo, facts: KernelFacts, target: tuple[int, bool]) -
         parameters=parameters,
         parameter_block_size=kernel.parameter_size,
         minimum_architecture=architecture,
-        only_architecture=architecture,
+        only_architecture=architecture if exact else only_within_major(architecture),
         target=f"sm_{architecture}{'a' if exact else ''}",
         reasons=facts.reasons,
     )

@@ -45,7 +45,7 @@ class KernelRecord:
     grade: str = ""
     properties: int = 0  # TS_KERNEL_*
     minimum_architecture: int = 0  # 80 for sm_80
-    only_architecture: int = 0  # sm_90a: 90; 0: that and every newer one
+    only_architecture: int = 0  # sm_90a: 90; 8: newer ones of 8.x; 0: all newer ones
     summary: dict[str, Any] = field(default_factory=dict)
     blob: bytes = b""
     analysis_version: int = 0

@@ -24,8 +24,14 @@ def summary_digest(blob: bytes) -> str:
     """What a summary is known by, whether or not it has been marked unknown since."""
     if not blob:
         return ""
-    plain = protocol.with_properties(blob, 0)
-    return hashlib.blake2b(plain, digest_size=12).hexdigest()
+    return hashlib.blake2b(_with(blob, 0), digest_size=12).hexdigest()
+
+
+def _with(blob: bytes, properties: int) -> bytes:
+    try:
+        return protocol.with_properties(blob, properties)
+    except protocol.ProtocolError:
+        return blob  # of another version of the summaries: no program takes it
 
 
 def add(db: Database, record: TrialRecord) -> None:
@@ -65,7 +71,7 @@ def marked_unknown(row: dict[str, Any], reason: str) -> dict[str, Any]:
         "grade": row["grade"].removesuffix(SUFFIX) + SUFFIX,
         "properties": properties,
         "summary": json.dumps(summary),
-        "blob": protocol.with_properties(row["blob"], properties),
+        "blob": _with(row["blob"], properties),
     }
 
 

@@ -22,7 +22,8 @@ enum {
   TS_NO_NODE = 0x7fffffff,
   TS_SUMMARY_MAX_NODES = 1024, /* what the evaluator's stack holds; the analysis falls back to UNBOUNDED */
   TS_SUMMARY_MAX_ACCESSES = 512,
-  TS_SUMMARY_MAX_LEVELS = 3
+  TS_SUMMARY_MAX_LEVELS = 3,
+  TS_ARCHITECTURE_MAJORS = 20 /* only_architecture: a major version below, an architecture from here on */
 };
 
 /* What a kernel does beside reading and writing what its accesses say. Any bit
@@ -115,7 +116,7 @@ typedef struct {
   uint32_t n_nodes, n_accesses;
   uint32_t parameter_block_size;
   uint32_t minimum_architecture; /* 80 for sm_80 */
-  uint32_t only_architecture;    /* sm_90a: 90; 0: that and every newer one */
+  uint32_t only_architecture;    /* sm_90a: 90; 8: newer ones of 8.x (machine code); 0: that and every newer one */
   uint32_t required_block;       /* .reqntid: x | y << 11 | z << 22; 0: none. Other launches are errors */
 } ts_summary;
 
