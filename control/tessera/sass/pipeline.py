@@ -6,7 +6,7 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -21,6 +21,9 @@ from tessera.sass.kernel import Claim, Grade, KernelFacts, analyze_kernel
 RECURSION = 50_000
 WHOLE, BATCH = 3 << 20, 1 << 20  # bytes of a cubin that is read at once, of code in a part of one
 NO_MEMORY = 1 << 28  # no memory of a GPU lies below
+TABLES = "__cudart_"  # constant tables of CUDA's mathematical functions: nobody else names them
+
+_Found = tuple[KernelInfo, KernelFacts, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +36,19 @@ class SassSummary:
     milliseconds: float
 
 
-def analyze_cubin(data: bytes) -> dict[str, SassSummary]:
-    """The access summary of every kernel of a cubin, by name.
+def analyze_cubin(data: bytes, names: Collection[str] | None = None) -> dict[str, SassSummary]:
+    """The access summary of every kernel of a cubin, by name; with `names`, of those that it has.
 
     Raises ValueError when the data is no cubin, DisassemblyError when it cannot be
     disassembled. A kernel that is not understood is unknown.
     """
     cubin = read_cubin(data)
-    found: list[tuple[KernelInfo, KernelFacts, float]] = []
-    target = (0, True)
-    for kernels, symbols in _batches(cubin, len(data)):
-        code = disassemble(data, cubin, symbols)
-        target = (code.architecture, code.exact_architecture)
-        with _roomy():
-            for kernel in kernels:
-                begin = time.perf_counter()
-                facts = analyze_kernel(kernel, code.sections, cubin)
-                found.append((kernel, facts, (time.perf_counter() - begin) * 1e3))
-    _settle_globals(cubin, [facts for _, facts, _ in found])
+    wanted = [k for k in cubin.kernels if names is None or k.name in names]
+    found, target = _analyze(data, cubin, wanted)
+    rest: list[_Found] = []
+    if _depends_on_others(cubin, found):
+        rest, _ = _analyze(data, cubin, [k for k in cubin.kernels if k not in wanted])
+    _settle_globals(cubin, [facts for _, facts, _ in found + rest])
     return {
         kernel.name: SassSummary(
             _summary(kernel, facts, target), facts.grade, facts.instructions, milliseconds
@@ -59,11 +57,29 @@ def analyze_cubin(data: bytes) -> dict[str, SassSummary]:
     }
 
 
-def _batches(cubin: Cubin, size: int) -> Iterator[tuple[list[KernelInfo], list[int]]]:
+def _analyze(
+    data: bytes, cubin: Cubin, wanted: list[KernelInfo]
+) -> tuple[list[_Found], tuple[int, bool]]:
+    found: list[_Found] = []
+    target = (0, True)
+    for kernels, symbols in _batches(cubin, wanted, len(data)):
+        code = disassemble(data, cubin, symbols)
+        target = (code.architecture, code.exact_architecture)
+        with _roomy():
+            for kernel in kernels:
+                begin = time.perf_counter()
+                facts = analyze_kernel(kernel, code.sections, cubin)
+                found.append((kernel, facts, (time.perf_counter() - begin) * 1e3))
+    return found, target
+
+
+def _batches(
+    cubin: Cubin, wanted: list[KernelInfo], size: int
+) -> Iterator[tuple[list[KernelInfo], list[int]]]:
     """Kernels to be disassembled together, with symbols that name their sections: a large cubin
     in parts, for its disassembly takes seventy times its own memory."""
-    if size <= WHOLE:
-        yield cubin.kernels, []
+    if size <= WHOLE and len(wanted) == len(cubin.kernels):
+        yield wanted, []
         return
     sections = cubin.code_sections()
     own = {kernel.section for kernel in cubin.kernels}
@@ -72,7 +88,7 @@ def _batches(cubin: Cubin, size: int) -> Iterator[tuple[list[KernelInfo], list[i
         shared = []  # calls into them will be unknown
     batch: list[KernelInfo] = []
     weight = 0
-    for kernel in cubin.kernels:
+    for kernel in wanted:
         if batch and weight + cubin.sizes[kernel.section] > BATCH:
             yield batch, [sections[k.section] for k in batch] + shared
             batch, weight = [], 0
@@ -116,18 +132,36 @@ def merge(versions: Sequence[SassSummary], expected: int) -> SassSummary:
     return SassSummary(summary, facts.grade, first.instructions, total)
 
 
-def _settle_globals(cubin: Cubin, kernels: list[KernelFacts]) -> None:
-    """Variables are constant data where they are initialised and nobody can have written them."""
-    written = set().union(*(k.symbols_written for k in kernels)) if kernels else set()
-    anything = any(k.grade is Grade.UNKNOWN for k in kernels)
-    fixed = {
+def _initialised(cubin: Cubin) -> set[str]:
+    return {
         s.name
         for s in cubin.symbols
         if s.section and cubin.section_names[s.section].startswith(".nv.global.init")
     }
+
+
+def _depends_on_others(cubin: Cubin, found: list[_Found]) -> bool:
+    """Whether a kernel reads a variable that is constant only if no other kernel writes it."""
+    if len(found) == len(cubin.kernels):
+        return False
+    fixed = _initialised(cubin)
+    return any(
+        name in fixed and not name.startswith(TABLES)
+        for _, facts, _ in found
+        if facts.grade is not Grade.UNKNOWN
+        for name in facts.symbols_read
+    )
+
+
+def _settle_globals(cubin: Cubin, kernels: list[KernelFacts]) -> None:
+    """Variables are constant data where they are initialised and nobody can have written them."""
+    written = set().union(*(k.symbols_written for k in kernels)) if kernels else set()
+    anything = any(k.grade is Grade.UNKNOWN for k in kernels)
+    fixed = _initialised(cubin)
     for facts in kernels:
         for name in facts.symbols_read:
-            constant = name in fixed and name not in written and not anything
+            others = anything and not name.startswith(TABLES)
+            constant = name in fixed and name not in written and not others
             kind = Property.READS_CONSTANT_DATA if constant else Property.READS_GLOBALS
             facts.mark(kind, name)
 

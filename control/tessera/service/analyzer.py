@@ -37,18 +37,24 @@ Analyze = Callable[[str], Mapping[str, Any]]
 
 
 def analyze_image(
-    data: bytes, path: str, capabilities: list[int], analyze: Analyze
+    data: bytes, path: str, capabilities: list[int], analyze: Analyze, name: str = ""
 ) -> dict[str, Any]:
-    """What is to be stored about an image and its kernels, as JSON."""
+    """What is to be stored about an image and its kernels, as JSON.
+
+    Of machine code only the kernel of that name is looked at: a library's image has hundreds.
+    """
     begin = time.perf_counter()
-    result: dict[str, Any] = {"kind": kind_of(data), "reason": "", "kernels": []}
+    result: dict[str, Any] = {
+        "kind": kind_of(data), "reason": "", "kernels": [], "partial": False
+    }  # fmt: skip
     try:
         found = extract(data, path, capabilities)
         result["kernels"] = _analyze_texts(found, analyze)
         if not result["kernels"]:
             result["reason"] = "the PTX of this image has no kernel"
     except NotDescribedError as error:
-        result["kernels"], result["reason"] = _from_machine_code(data, capabilities, error)
+        result["partial"] = bool(name)
+        result["kernels"], result["reason"] = _from_machine_code(data, capabilities, name, error)
     except MemoryError:
         result["reason"] = "the analysis ran out of memory"
     result["milliseconds"] = (time.perf_counter() - begin) * 1e3
@@ -56,11 +62,11 @@ def analyze_image(
 
 
 def _from_machine_code(
-    data: bytes, capabilities: list[int], no_text: NotDescribedError
+    data: bytes, capabilities: list[int], name: str, no_text: NotDescribedError
 ) -> tuple[list[dict[str, Any]], str]:
     """Kernels as their machine code has them, or why there is nothing to be known."""
     try:
-        return analyze_machine_code(data, capabilities), ""
+        return analyze_machine_code(data, capabilities, name), ""
     except NotDescribedError as error:
         return [], f"{no_text}; {error}"
     except MemoryError:
@@ -181,9 +187,12 @@ def _answer(job: dict[str, Any], packet: packets.Packet, analyze: Analyze) -> di
     try:
         data = packets.read_file(packet.fds[0], job["size"])
     except (ValueError, IndexError) as error:
-        return {"kind": "", "kernels": [], "reason": f"the image {error}", "milliseconds": 0.0}
+        return {
+            "kind": "", "kernels": [], "reason": f"the image {error}", "milliseconds": 0.0,
+            "partial": False,
+        }  # fmt: skip
     path = job["path"] or _cached_path(data, int(job.get("pid", 0)))
-    return analyze_image(data, path, job["capabilities"], analyze)
+    return analyze_image(data, path, job["capabilities"], analyze, job.get("name", ""))
 
 
 def _cached_path(data: bytes, pid: int) -> str:

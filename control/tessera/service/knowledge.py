@@ -27,10 +27,12 @@ from tessera.store import (
 
 log = logging.getLogger(__name__)
 LARGEST_IMAGE = 1 << 31  # bytes
+ROUNDS = 4  # analyses that one query may wait for: those of other kernels, then its own
 
 
 class Knowledge:
-    """Answers kernel queries. One analysis an image, however many programs ask."""
+    """Answers kernel queries. One analysis at a time for an image, however many programs ask:
+    PTX gives all its kernels at once, machine code the one that is asked for."""
 
     def __init__(
         self,
@@ -49,7 +51,7 @@ class Knowledge:
         self._jobs: dict[str, asyncio.Task[None]] = {}
         self._waited_out: WeakSet[asyncio.Task[None]] = WeakSet()
         # Of analyses that crashed: tried anew by the next controller.
-        self._failures: dict[str, str] = {}
+        self._failures: dict[tuple[str, str], str] = {}
         self.done = 0
 
     @property
@@ -73,23 +75,27 @@ class Knowledge:
             sizes = f"{image.size} and {query.image_size} bytes"
             return _failed(None, f"two images with one hash: {sizes}")
         kernel = await self._kernel(image, query.name)
-        if self._is_current(image, query, capabilities):
-            return await self._ready(query, kernel)
-        job = self._jobs.get(image.hash)
-        if job is None and image.hash not in self._failures:
-            if fd is None:
+        key = (image.hash, query.name)
+        deadline = time.monotonic() + self._wait
+        for _ in range(ROUNDS):
+            image, kernel = self._images[image.hash], self._kernels[key]
+            if self._is_current(image, query, capabilities) and kernel.status != Status.PENDING:
+                return await self._ready(query, kernel)
+            job = self._jobs.get(image.hash)
+            if job is None and key in self._failures:
+                return _failed(kernel.id, self._failures[key])
+            if job is None and fd is None:
                 return KernelInfo(KernelStatus.NEED_IMAGE, _id(kernel))
-            job = self._start(image, query, fd, capabilities, pid)
-        if job is not None:
-            # A program waits once for an image, not once for each of its kernels.
-            wait = 0.0 if job in self._waited_out else self._wait
-            await asyncio.wait([job], timeout=wait)
+            if job is None and fd is not None:
+                job = self._start(image, query, fd, capabilities, pid)
+            assert job is not None
+            # A program waits once for an analysis, not once for each of its kernels.
+            wait = 0.0 if job in self._waited_out else deadline - time.monotonic()
+            await asyncio.wait([job], timeout=max(0.0, wait))
             if not job.done():
                 self._waited_out.add(job)
-                return KernelInfo(KernelStatus.PENDING, _id(kernel), reason="being analysed")
-        if image.hash in self._failures:
-            return _failed(kernel.id, self._failures[image.hash])
-        return await self._ready(query, self._kernels[image.hash, query.name])
+                break
+        return KernelInfo(KernelStatus.PENDING, _id(kernel), reason="being analysed")
 
     async def _ready(self, query: KernelQuery, kernel: KernelRecord) -> KernelInfo:
         """The answer for a kernel that is known; of an unknown one, with what trials showed."""
@@ -132,11 +138,7 @@ class Knowledge:
         kernel = self._kernels.get((image.hash, name))
         if kernel is None:
             kernel = await self._store.run(lambda store: store.claim(image, name))
-            if kernel.status == Status.PENDING and image.status == Status.READY:
-                # The image was analysed before anybody asked for this name: it is not in there.
-                reason = "the PTX of the image has no kernel of this name"
-                kernel = dataclasses.replace(kernel, status=Status.FAILED, reason=reason)
-            elif kernel.status == Status.PENDING and image.status == Status.FAILED:
+            if kernel.status == Status.PENDING and image.status == Status.FAILED:
                 kernel = dataclasses.replace(kernel, status=Status.FAILED, reason=image.reason)
             self._note([kernel])
         return self._kernels[image.hash, name]
@@ -180,7 +182,9 @@ class Knowledge:
             "path": query.path,
             "capabilities": list(capabilities),
             "pid": pid,
+            "name": query.name,
         }
+        key = (image.hash, query.name)
         try:
             if query.image_size > LARGEST_IMAGE:
                 raise PoolError(f"the image has {query.image_size} bytes, more than are analysed")
@@ -188,10 +192,10 @@ class Knowledge:
             await self._save(image, query, capabilities, result)
         except PoolError as error:
             log.warning("image %s: %s", image.hash, error)
-            self._failures[image.hash] = f"the analysis failed: {error}"
+            self._failures[key] = f"the analysis failed: {error}"
         except Exception as error:  # whatever it is, those who wait must hear of it
             log.exception("image %s", image.hash)
-            self._failures[image.hash] = f"the analysis failed: {type(error).__name__}: {error}"
+            self._failures[key] = f"the analysis failed: {type(error).__name__}: {error}"
         finally:
             os.close(fd)
 
@@ -214,9 +218,12 @@ class Knowledge:
             analysis_ms=result["milliseconds"],
         )
         kernels = [self._record(image.hash, kernel) for kernel in result["kernels"]]
+        holds = image.status == Status.READY and image.analysis_version == self._pool.version
+        holds = holds and image.capabilities == capabilities
 
         def save(store: Any) -> list[KernelRecord]:
-            store.save_analysis(record, kernels)
+            others = _others(store, record, query.name, holds) if result["partial"] else []
+            store.save_analysis(record, others + kernels)
             found: list[KernelRecord] = store.kernels_of(image.hash)
             return found
 
@@ -241,6 +248,19 @@ class Knowledge:
             analysis_version=self._pool.version,
             first_seen=time.time(),
         )
+
+
+def _others(store: Any, image: ImageRecord, name: str, holds: bool) -> list[KernelRecord]:
+    """The other kernels of an image as they are to be after an analysis of that one alone."""
+    if image.status != Status.READY:
+        return []
+    return [
+        kernel
+        if holds and kernel.analysis_version == image.analysis_version
+        else dataclasses.replace(kernel, status=Status.PENDING, reason="", summary={}, blob=b"")
+        for kernel in store.kernels_of(image.hash)
+        if kernel.name != name
+    ]
 
 
 def _id(kernel: KernelRecord) -> int:

@@ -19,23 +19,30 @@ from tessera.sass import DisassemblyError, Grade, SassSummary, analyze_cubin, me
 from tessera.service.extraction import NotDescribedError, chosen_cubins
 
 
-def analyze_machine_code(data: bytes, capabilities: Sequence[int]) -> list[dict[str, Any]]:
-    """What is to be stored about each kernel. Raises NotDescribedError."""
+def analyze_machine_code(
+    data: bytes, capabilities: Sequence[int], name: str = ""
+) -> list[dict[str, Any]]:
+    """What is to be stored about each kernel, or about the one of that name, if it is there.
+
+    Raises NotDescribedError.
+    """
     image_is_cubin = ptx.open_image(data).kind == ptx.ImageKind.ELF
     by_name: dict[str, list[SassSummary]] = {}
     cubins = chosen_cubins(data, capabilities)
     for cubin in cubins:
         try:
-            found = analyze_cubin(cubin)
+            found = analyze_cubin(cubin, [name] if name else None)
         except (ValueError, DisassemblyError) as error:
+            if name and isinstance(error, DisassemblyError):
+                return [_failed(name, f"its machine code: {error}")]
             raise NotDescribedError(f"its machine code: {error}") from None
-        for name, summary in found.items():
-            by_name.setdefault(name, []).append(summary)
-    if not by_name:
+        for kernel, summary in found.items():
+            by_name.setdefault(kernel, []).append(summary)
+    if not by_name and not name:
         raise NotDescribedError("its machine code holds no kernel")
     return [
-        _record(name, merge(versions, len(cubins)), image_is_cubin)
-        for name, versions in by_name.items()
+        _record(kernel, merge(versions, len(cubins)), image_is_cubin)
+        for kernel, versions in by_name.items()
     ]
 
 
@@ -55,6 +62,20 @@ def _record(name: str, found: SassSummary, image_is_cubin: bool) -> dict[str, An
         "minimum": summary.minimum_architecture,
         "only": summary.only_architecture,
         "grade": f"sass {found.grade}",
+    }
+
+
+def _failed(name: str, reason: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "status": "failed",
+        "reason": reason,
+        "summary": {},
+        "blob": "",
+        "properties": 0,
+        "minimum": 0,
+        "only": 0,
+        "grade": "",
     }
 
 
