@@ -3,12 +3,14 @@
 
 #include <cuda.h>
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "coherence.h"
 #include "kernel_state.h"
+#include "tessera/access/summary.h"
 
 namespace tessera::shim {
 
@@ -39,9 +41,46 @@ struct Claims {
   std::vector<Range> all;      // both
 
   Footprint footprint() const;
+
+  /// Nothing is known.
+  void reset();
+  /// What one access reaches, and what it promises for each byte of it (TS_ACCESS_EXACT, TS_ACCESS_MUST_WRITE).
+  void add(uint8_t mode, uint8_t promises, std::span<const Range> live);
+  /// After the last access.
+  void finish();
 };
 
-/// Precondition: the world's lock is held.
-Claims claims_of(const LaunchRequest& request, const KernelState& state, std::span<const uint8_t> parameters);
+/// The claims of one kernel's launches. Launches repeat: what one claimed is kept by its shape and its parameters for
+/// as long as the memory stays what it is. With the world's lock held.
+class ClaimsMemo {
+ public:
+  /// `summary`: validated, and the same for the life of the memo.
+  explicit ClaimsMemo(const void* summary);
+
+  /// Good until the next call.
+  const Claims& of(const LaunchRequest& request, std::span<const uint8_t> parameters);
+
+ private:
+  static constexpr size_t kEntries = 32;
+  struct Entry {
+    std::vector<uint64_t> key;  // empty: none
+    uint64_t memory = 0;        // DeviceMemory::generation
+    Claims claims;
+  };
+
+  void make_key(const ts_launch_shape& shape, bool takes_rows);
+  size_t slot_of_key() const;
+  /// False: what the driver says now has a part in it.
+  bool evaluate(const ts_launch_shape& shape, bool takes_rows, Claims& claims);
+
+  const void* summary_;
+  std::vector<uint64_t> key_;
+  std::vector<Range> live_;
+  std::array<Entry, kEntries> entries_;
+  ts_memo evaluations_;
+};
+
+/// Precondition: the world's lock is held. Good until the next launch of the kernel.
+const Claims& claims_of(const LaunchRequest& request, KernelState& state, std::span<const uint8_t> parameters);
 
 }  // namespace tessera::shim

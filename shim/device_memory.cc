@@ -260,7 +260,7 @@ void DeviceMemory::release_free_chunks(Part& part, bool all) {
     const CUresult unmapped = driver().cuMemUnmap(chunk.begin, chunk.size());
     const CUresult released = driver().cuMemRelease(handles_[chunk.begin]);
     handles_.erase(chunk.begin);
-    std::erase(exposed_, chunk);
+    exposures_ += std::erase(exposed_, chunk);
     if (unmapped == CUDA_SUCCESS) part.holes.push_back(chunk);  // else the addresses are left alone for good
     if (unmapped != CUDA_SUCCESS || released != CUDA_SUCCESS) {
       log_line(LogLevel::kWarn, "the driver kept a chunk of %llu MiB that was to be freed (errors %d, %d)",
@@ -398,12 +398,20 @@ std::vector<CUdeviceptr> DeviceMemory::owned_by(CUcontext context) const {
 
 void DeviceMemory::expose(uint64_t address) {
   const auto chunk = chunk_of(address);
-  if (chunk && !is_exposed(*chunk)) exposed_.push_back(*chunk);
+  if (!chunk || is_exposed(*chunk)) return;
+  exposed_.push_back(*chunk);
+  ++exposures_;
 }
 
 bool DeviceMemory::is_exposed(Range range) const {
   return std::any_of(exposed_.begin(), exposed_.end(),
                      [&](const Range& chunk) { return range.begin < chunk.end && chunk.begin < range.end; });
+}
+
+uint64_t DeviceMemory::generation() const {
+  uint64_t sum = exposures_;
+  for (const auto& [device, part] : parts_) sum += part.arena.changes();
+  return sum;
 }
 
 CUresult DeviceMemory::export_chunk(uint64_t begin, int* fd) const {

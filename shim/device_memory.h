@@ -88,6 +88,9 @@ class DeviceMemory {
   void expose(uint64_t address);
   bool is_exposed(Range range) const;
 
+  /// Another number after every change of what is allocated where, and of what is exposed.
+  uint64_t generation() const;
+
   /// A file descriptor for the physical memory of a chunk, or the driver's error.
   CUresult export_chunk(uint64_t begin, int* fd) const;
 
@@ -135,6 +138,7 @@ class DeviceMemory {
   std::map<uint64_t, Owner> owners_;                          // by allocation begin
   std::vector<CUdeviceptr> deferred_;
   std::vector<Range> exposed_;            // chunks
+  uint64_t exposures_ = 0;                // changes of them
   uint64_t next_id_ = uint64_t{1} << 48;  // the driver numbers its own allocations from 1
 };
 

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "claims.h"
 #include "context.h"
 #include "driver.h"
 #include "log.h"
@@ -80,6 +81,15 @@ uint64_t scatter_seed() {
 }
 
 }  // namespace
+
+KernelState::KernelState(FunctionEntry* entry) : entry_(entry) {}
+KernelState::~KernelState() = default;
+
+ClaimsMemo* KernelState::claims_memo() {
+  const void* known = summary();
+  if (claims_memo_ == nullptr && known != nullptr) claims_memo_ = std::make_unique<ClaimsMemo>(known);
+  return claims_memo_.get();
+}
 
 void KernelState::ask() {
   // One image holds the code of every kernel that its module can launch, or nothing is known.

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,17 +18,21 @@
 
 namespace tessera::shim {
 
+class ClaimsMemo;
 class WorkerLink;
 
 /// What the launch path knows of one function. Made at its first launch, never
 /// freed; hangs at FunctionEntry::launch_state.
 class KernelState {
  public:
-  explicit KernelState(FunctionEntry* entry) : entry_(entry) {}
+  explicit KernelState(FunctionEntry* entry);
+  ~KernelState();
 
   FunctionEntry* entry() const { return entry_; }
   /// The validated summary, or null while there is none.
   const void* summary() const { return summary_.load(std::memory_order_acquire); }
+  /// What its launches claimed; null while there is no summary. With the world's lock held.
+  ClaimsMemo* claims_memo();
   uint32_t properties() const { return properties_; }
   uint32_t minimum_architecture() const { return minimum_architecture_; }
   uint32_t only_architecture() const { return only_architecture_; }
@@ -78,6 +83,7 @@ class KernelState {
   FunctionEntry* entry_;
   std::atomic<const void*> summary_{nullptr};
   std::vector<uint8_t> summary_bytes_;
+  std::unique_ptr<ClaimsMemo> claims_memo_;
   int max_threads_ = 0, static_shared_ = 0;  // at home
   uint32_t properties_ = 0, minimum_architecture_ = 0, only_architecture_ = 0;
   uint32_t kernel_id_ = TS_MAX_KERNELS;

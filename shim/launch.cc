@@ -24,7 +24,7 @@ CUresult launch_slowly(const LaunchRequest& request, KernelState& state, uint32_
   std::vector<uint8_t> parameters;
   const bool evaluates = state.summary() != nullptr && pack_parameters(request, *state.entry(), parameters);
   const Claims by_trial = evaluates ? Claims{} : claims_by_trial(request, state, parameters);
-  const Claims claims = evaluates ? claims_of(request, state, parameters) : by_trial;
+  const Claims& claims = evaluates ? claims_of(request, state, parameters) : by_trial;
   if (device != 0) {
     const Redirection redirection = redirect(request, state, device, claims, parameters);
     if (redirection.moved) {

@@ -59,6 +59,7 @@ std::optional<uint64_t> Arena::allocate(uint64_t size) {
   }
   used_ += size;
   occupied_ += padded;
+  ++changes_;
   return begin;
 }
 
@@ -69,6 +70,7 @@ std::optional<Range> Arena::free(uint64_t address) {
   used_ -= it->second.requested;
   const uint64_t end = it->second.end;
   occupied_ -= end - address;
+  ++changes_;
   blocks_.erase(it);
   insert_free(address, end);
   return freed;
@@ -79,6 +81,7 @@ bool Arena::resize(uint64_t address, uint64_t size) {
   if (it == blocks_.end() || it->second.requested == 0 || size == 0 || size > it->second.end - address) return false;
   used_ += size - it->second.requested;
   it->second.requested = size;
+  ++changes_;
   return true;
 }
 

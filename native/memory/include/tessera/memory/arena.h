@@ -51,6 +51,9 @@ class Arena {
   /// The parts of `range` that lie in live allocations.
   void intersect(Range range, std::vector<Range>& out) const;
 
+  /// Another number after every change of what is allocated where.
+  uint64_t changes() const { return changes_; }
+
   uint64_t used_bytes() const { return used_; }
   uint64_t occupied_bytes() const { return occupied_; }  // with padding
   uint64_t mapped_bytes() const { return mapped_; }
@@ -68,7 +71,7 @@ class Arena {
   std::map<uint64_t, uint64_t> chunks_;           // begin -> end
   Blocks blocks_;                                 // every block of every chunk
   std::set<std::pair<uint64_t, uint64_t>> free_;  // (size, begin)
-  uint64_t used_ = 0, occupied_ = 0, mapped_ = 0;
+  uint64_t used_ = 0, occupied_ = 0, mapped_ = 0, changes_ = 0;
 };
 
 }  // namespace tessera::memory
