@@ -60,23 +60,63 @@ bool in_one_context(const LaunchRequest& request, const KernelState& state) {
 
 Redirection stay(uint32_t reason) { return {false, CUDA_SUCCESS, reason}; }
 
-/// One attempt to move one launch; its steps in the order in which they happen.
+/// A kernel's launch, as an errand.
+class KernelErrand final : public Errand {
+ public:
+  KernelErrand(const LaunchRequest& request, KernelState& state, std::span<const uint8_t> parameters)
+      : request_(request), state_(state), parameters_(parameters) {}
+
+  bool load(WorkerLink& worker) override {
+    const FunctionEntry& entry = *state_.entry();
+    if (state_.on_worker(worker) == KernelState::kNotLoaded) {
+      const auto image = entry.image();
+      std::string reason = "its image is gone";
+      const int64_t number = image == nullptr
+                                 ? KernelState::kRefused
+                                 : worker.load_function(*image, entry.name, entry.parameter_size,
+                                                        entry.max_dynamic_shared, entry.shared_carveout, &reason);
+      if (number < 0) {
+        log_line(LogLevel::kWarn, "%s stays home: %s cannot run it (%s)", entry.name.c_str(), worker.name().c_str(),
+                 reason.c_str());
+      }
+      state_.set_on_worker(worker, number);
+    }
+    return state_.on_worker(worker) >= 0;
+  }
+
+  bool send(WorkerLink& worker, int lane, uint32_t start, std::span<const ts_ring_range> ranges) override {
+    const WorkerLink::Kernel kernel{static_cast<uint32_t>(state_.on_worker(worker)),
+                                    state_.counter_slot(),
+                                    request_.grid,
+                                    request_.block,
+                                    request_.dynamic_shared,
+                                    parameters_,
+                                    request_.attributes};
+    return worker.launch(lane, start, ranges, kernel);
+  }
+
+  void count_bytes_in(uint32_t device, uint64_t bytes) override { state_.count_bytes_in(device, bytes); }
+
+ private:
+  const LaunchRequest& request_;
+  KernelState& state_;
+  std::span<const uint8_t> parameters_;
+};
+
+/// One attempt to move one errand; its steps in the order in which they happen.
 class Move {
  public:
-  Move(const LaunchRequest& request, KernelState& state, WorkerLink& worker, const Claims& claims,
-       std::span<const uint8_t> parameters)
-      : request_(request),
-        state_(state),
+  Move(CUstream stream, WorkerLink& worker, const Claims& claims, Errand& errand)
+      : errand_(errand),
         worker_(worker),
         claims_(claims),
-        parameters_(parameters),
         coherence_(world()),
-        stream_(world().streams.get(request.stream)) {}
+        stream_(world().streams.get(stream)) {}
 
   Redirection run() {
     // Behind an operation that may wait for others it could itself be what they wait for, unseen by the program.
     if (world().host_waits.unfinished_in(stream_)) return stay(TS_STAY_WORKER);
-    if (!load_function() || worker_.lane_of(stream_) < 0 || !make_room()) return stay(TS_STAY_WORKER);
+    if (!errand_.load(worker_) || worker_.lane_of(stream_) < 0 || !make_room()) return stay(TS_STAY_WORKER);
     if (!worker_.send_chunks(world().memory, claims_.all)) return stay(TS_STAY_WORKER);
     // Its bounds claim more than it touches, so it is ordered behind all other streams: never behind what may wait for
     // the host, which may be waiting for this very launch.
@@ -98,24 +138,6 @@ class Move {
   }
 
  private:
-  bool load_function() {
-    const FunctionEntry& entry = *state_.entry();
-    if (state_.on_worker(worker_) == KernelState::kNotLoaded) {
-      const auto image = entry.image();
-      std::string reason = "its image is gone";
-      const int64_t number = image == nullptr
-                                 ? KernelState::kRefused
-                                 : worker_.load_function(*image, entry.name, entry.parameter_size,
-                                                         entry.max_dynamic_shared, entry.shared_carveout, &reason);
-      if (number < 0) {
-        log_line(LogLevel::kWarn, "%s stays home: %s cannot run it (%s)", entry.name.c_str(), worker_.name().c_str(),
-                 reason.c_str());
-      }
-      state_.set_on_worker(worker_, number);
-    }
-    return state_.on_worker(worker_) >= 0;
-  }
-
   /// Memory on the worker for what it does not hold yet: clean granules go first, dirty ones are brought home.
   bool make_room() {
     const size_t missing = worker_.missing_granules(claims_.all).size();
@@ -172,16 +194,7 @@ class Move {
     for (const Range& range : pulled_) ranges_.push_back({range.begin, range.end, TS_RANGE_PULL});
   }
 
-  bool send(uint32_t start) {
-    const WorkerLink::Kernel kernel{static_cast<uint32_t>(state_.on_worker(worker_)),
-                                    state_.counter_slot(),
-                                    request_.grid,
-                                    request_.block,
-                                    request_.dynamic_shared,
-                                    parameters_,
-                                    request_.attributes};
-    return worker_.launch(stream_.lanes[worker_.index()], start, ranges_, kernel);
-  }
+  bool send(uint32_t start) { return errand_.send(worker_, stream_.lanes[worker_.index()], start, ranges_); }
 
   void record() {
     const auto index = static_cast<uint16_t>(worker_.index());
@@ -191,14 +204,12 @@ class Move {
     for (const Range& range : claims_.written) world().directory.written(range, index, touch);
     worker_.hold(claims_.all);
     coherence_.mark_unjoined(stream_, index);
-    state_.count_bytes_in(index, bytes_pulled_);
+    errand_.count_bytes_in(index, bytes_pulled_);
   }
 
-  const LaunchRequest& request_;
-  KernelState& state_;
+  Errand& errand_;
   WorkerLink& worker_;
   const Claims& claims_;
-  std::span<const uint8_t> parameters_;
   Coherence coherence_;
   StreamState& stream_;
   std::vector<Range> pulled_;
@@ -227,6 +238,10 @@ uint32_t obstacle_to(const LaunchRequest& request, const KernelState& state, con
   return TS_STAY_PLACED;
 }
 
+Redirection move(CUstream stream, WorkerLink& worker, const Claims& claims, Errand& errand) {
+  return Move(stream, worker, claims, errand).run();
+}
+
 Redirection redirect(const LaunchRequest& request, KernelState& state, uint32_t device, const Claims& claims,
                      std::span<const uint8_t> parameters) {
   if (const uint32_t obstacle = obstacle_to(request, state, claims); obstacle != TS_STAY_PLACED) return stay(obstacle);
@@ -234,7 +249,8 @@ Redirection redirect(const LaunchRequest& request, KernelState& state, uint32_t 
   if (world().host_waits.watched_beside(world().streams.get(request.stream), claims.all)) return stay(TS_STAY_MEMORY);
   WorkerLink* worker = attached_worker(device);
   if (worker == nullptr || !runs_on(state, worker->device())) return stay(TS_STAY_WORKER);
-  return Move(request, state, *worker, claims, parameters).run();
+  KernelErrand errand(request, state, parameters);
+  return move(request.stream, *worker, claims, errand);
 }
 
 }  // namespace tessera::shim

@@ -24,4 +24,19 @@ bool runs_on(const KernelState& state, const ts_device& device);
 Redirection redirect(const LaunchRequest& request, KernelState& state, uint32_t device, const Claims& claims,
                      std::span<const uint8_t> parameters);
 
+/// What a worker is asked to do: a kernel's launch, or a library's call.
+class Errand {
+ public:
+  virtual ~Errand() = default;
+  /// Makes sure that the worker has the code. False: it cannot be had there.
+  virtual bool load(WorkerLink& worker) = 0;
+  /// One message of the lane. False: nothing was sent.
+  virtual bool send(WorkerLink& worker, int lane, uint32_t start, std::span<const ts_ring_range> ranges) = 0;
+  virtual void count_bytes_in(uint32_t device, uint64_t bytes) = 0;
+};
+
+/// Has `worker` do it in the order of `stream`. Preconditions: as for redirect, and nothing but what the worker lacks
+/// keeps it home.
+Redirection move(CUstream stream, WorkerLink& worker, const Claims& claims, Errand& errand);
+
 }  // namespace tessera::shim
