@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from tessera.sass.program import TooHardError, constant_of
 from tessera.sass.syntax import STACK, Instruction
-from tessera.sass.values import Node, Values
+from tessera.sass.values import Values
+from tessera.sass.writes import Node
 
 MAX_NODES = 500
 

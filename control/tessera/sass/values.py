@@ -19,7 +19,6 @@ the same key share, so that both halves of an address can be followed on the sam
 
 from __future__ import annotations
 
-import bisect
 from typing import Any
 
 from tessera.sass.elf import Cubin, KernelInfo
@@ -31,17 +30,16 @@ from tessera.sass.opcodes import (
     WINDOWS,
     words_of,
 )
-from tessera.sass.program import Program, TooHardError, constant_of
+from tessera.sass.program import Program, constant_of
 from tessera.sass.stack import Stack
-from tessera.sass.syntax import PREDICATE, STACK, STACK_POINTER, UNIFORM, Instruction, Operand
+from tessera.sass.syntax import STACK, STACK_POINTER, UNIFORM, Instruction, Operand
+from tessera.sass.writes import Node, Writes
 
 Atom = tuple[Any, ...]
 Terms = frozenset[tuple[Atom, str]]
-Node = tuple[Any, ...]
 NUMBER: Terms = frozenset()
 _CONSTANT: Terms = frozenset(((("k",), "+"),))
 _IDENTIFIERS = frozenset("S2R S2UR CS2R CS2UR".split())
-MAX_MEETINGS = 5000  # blocks looked at for one
 _FLIP = {"+": "-", "-": "+", "s": "s"}
 
 
@@ -70,133 +68,24 @@ class Values:
         self.cubin = cubin
         self.stack = Stack(program)
         self._windows = WINDOW_WORDS["new" if kernel.parameter_base >= 0x300 else "old"]
-        self._writes: list[dict[int, list[int]]] = [{} for _ in program.blocks]
-        self._result: dict[tuple[int, int], int] = {}  # (instruction, variable) -> word
-        self._may: set[tuple[int, int]] = set()
+        self._writes = Writes(program, self.stack)
         self._terms: dict[Node, Terms] = {}
-        self._at_end: dict[tuple[int, int], Node] = {}
-        self.memory: dict[str, list[int]] = {"s": [], "l": [], "sync": []}
-        self._meetings: dict[Node, Node] = {}
         self._foreign: dict[str, bool] | None = None
         self.sides_of: dict[Atom, list[Terms]] = {}
-        for index in range(len(program.code)):
-            self._note(index)
-
-    # What each instruction writes.
-
-    def _note(self, index: int) -> None:
-        ins = self.program.code[index]
-        row = OPCODES[ins.base]
-        if ins.is_never_done:
-            return
-        if ins.has("256"):
-            raise TooHardError(f"{ins.text} has two results")
-        if row.memory in ("ws", "rs") and ins.base in ("STS", "STSM", "ATOMS"):
-            self.memory["s"].append(index)
-        if row.memory == "wl":
-            self.memory["l"].append(index)
-        results, predicates = _results(ins)
-        for operand in predicates:
-            self._write(index, operand.variable, -1)
-        if results is not None and results.variable is not None:
-            surely, most = words_of(ins)
-            for word in range(most):
-                self._write(index, results.variable + word, word)
-                if word >= surely:
-                    self._may.add((index, results.variable + word))
-        if ins.base in ("R2P", "UR2UP") or (ins.base == "BAR" and ins.has("RED")):
-            for number in range(7):
-                self._write(index, PREDICATE + number, -1)
-        for slot, word in self.stack.slots_written(index):
-            self._write(index, STACK + slot, word)
-            if self.stack.is_partial(index):
-                self._may.add((index, STACK + slot))
-
-    def _write(self, index: int, variable: int | None, word: int) -> None:
-        if variable is None:
-            return
-        places = self._writes[self.program.block_of[index]].setdefault(variable, [])
-        if not places or places[-1] != index:
-            places.append(index)
-        self._result[index, variable] = word
 
     # Which write a read sees.
 
     def before(self, index: int, variable: int) -> Node:
         """What a variable holds before an instruction."""
-        block = self.program.block_of[index]
-        places = self._writes[block].get(variable, ())
-        at = bisect.bisect_left(places, index)
-        if at:
-            return ("d", places[at - 1], variable)
-        return self._at_start(block, variable)
-
-    def _at_start(self, block: int, variable: int) -> Node:
-        visited = []
-        while True:
-            known = self._at_end.get((block, variable))
-            if known is not None:
-                break
-            visited.append(block)
-            predecessors = self.program.blocks[block].predecessors
-            if block == 0 and not predecessors:
-                known = ("e", variable)
-                break
-            if len(predecessors) != 1 or block == 0:
-                known = self._only(("f", block, variable))
-                break
-            block = predecessors[0]
-            places = self._writes[block].get(variable)
-            if places:
-                known = ("d", places[-1], variable)
-                break
-        for passed in visited:
-            self._at_end[passed, variable] = known
-        return known
-
-    def _only(self, meeting: Node) -> Node:
-        """The one write that reaches a place where ways meet, or the meeting of several."""
-        known = self._meetings.get(meeting)
-        if known is not None:
-            return known
-        self._meetings[meeting] = meeting  # as long as it is being looked at
-        variable = meeting[2]
-        seen, work = {meeting[1]}, [meeting[1]]
-        leaf: Node | None = None
-        while work and len(seen) < MAX_MEETINGS:
-            block = work.pop()
-            ways = self.program.blocks[block].predecessors
-            ends: list[Node] = [("e", variable)] if block == 0 else []
-            for way in ways:
-                places = self._writes[way].get(variable)
-                if places:
-                    ends.append(("d", places[-1], variable))
-                elif way not in seen:
-                    seen.add(way)
-                    work.append(way)
-            for end in ends:
-                if leaf is not None and leaf != end:
-                    return meeting
-                leaf = end
-        if leaf is not None and not work:
-            self._meetings[meeting] = leaf
-        return self._meetings[meeting]
-
-    def _from(self, block: int, variable: int) -> Node:
-        """What a variable holds at the end of a block."""
-        places = self._writes[block].get(variable)
-        return ("d", places[-1], variable) if places else self._at_start(block, variable)
+        return self._writes.before(index, variable)
 
     def arguments(self, meeting: Node) -> list[Node]:
         """What a variable holds on each way to where ways meet."""
-        _, block, variable = meeting
-        ways = self.program.blocks[block].predecessors
-        entry: list[Node] = [("e", variable)] if block == 0 else []
-        return [self._from(way, variable) for way in ways] + entry
+        return self._writes.arguments(meeting)
 
     def word_of(self, index: int, variable: int) -> int:
         """Which word of its result an instruction writes into a variable."""
-        return self._result[index, variable]
+        return self._writes.word_of(index, variable)
 
     def terms(self, node: Node) -> Terms:
         found = self._terms.get(node)
@@ -212,9 +101,9 @@ class Values:
             return one(*node)
         _, index, variable = node
         ins = self.program.code[index]
-        word = self._result[index, variable]
+        word = self.word_of(index, variable)
         new = self._written(index, ins, variable, word)
-        if (index, variable) in self._may:
+        if self._writes.may_stay(index, variable):
             old = self.terms(self.before(index, variable))
             return self.choice(("c", index, ("may", index), variable), [new, old])
         if ins.guard is None or ins.guard.variable is None:
@@ -239,11 +128,7 @@ class Values:
         """What a choice may be, one for each way."""
         found = self.sides_of.get(atom)
         if found is None:
-            _, block, variable = atom
-            ways = self.program.blocks[block].predecessors
-            found = [self.terms(self._from(way, variable)) for way in ways]
-            if block == 0:
-                found.append(one("e"))
+            found = [self.terms(node) for node in self.arguments(atom)]
             self.sides_of[atom] = found
         return found
 
@@ -454,7 +339,7 @@ class Values:
         """What any store of the kernel may have put there."""
         pair, half = divmod(word, 2)
         sides: list[Terms] = []
-        for store in self.memory[space]:
+        for store in self._writes.stores[space]:
             ins = self.program.code[store]
             value = ins.operands[-1]
             count = words_of(ins)[0]
@@ -502,23 +387,6 @@ class Values:
                 "s": not bases.isdisjoint(SYNC_SHARED | {"ST"}), "l": "ST" in bases
             }  # fmt: skip
         return self._foreign[space]
-
-
-def _results(ins: Instruction) -> tuple[Operand | None, list[Operand]]:
-    """The register that an instruction writes, and its predicates: at most two on either side.
-    A source that is taken for a result costs precision, not soundness."""
-    predicates: list[Operand] = []
-    count = 0
-    register = None
-    for operand in ins.operands:
-        if operand.kind == "predicate" and count < 2:
-            predicates.append(operand)
-            count += 1
-        elif operand.kind == "register" and register is None and OPCODES[ins.base].value != "none":
-            register, count = operand, 0
-        else:
-            break
-    return register, predicates
 
 
 def _is_loose(terms: Terms) -> bool:
