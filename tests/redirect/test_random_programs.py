@@ -45,25 +45,24 @@ def operations(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 @pytest.mark.timeout(60 + 15 * RUNS)
-@settings(
-    max_examples=RUNS,
-    deadline=None,
-    derandomize="TESSERA_TEST_RANDOM_PROGRAMS" not in os.environ,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(program=operations(), seed=st.integers(1, 2**31 - 1))
-def test_random_program_gives_the_same_memory(
-    machine: Machine, tmp_path: Path, program: list[dict[str, Any]], seed: int
-) -> None:
-    listing, alone, moved = (tmp_path / name for name in ("program.json", "alone", "moved"))
-    listing.write_text(json.dumps(program))
-    machine.native_run(sys.executable, str(PROGRAM), str(listing), str(alone))
-    machine.run(sys.executable, str(PROGRAM), str(listing), str(moved), TESSERA_SCATTER=str(seed))
-    assert alone.read_bytes() == moved.read_bytes()
+def test_random_programs_give_the_same_memory(machine: Machine, tmp_path: Path) -> None:
+    @settings(
+        max_examples=RUNS,
+        deadline=None,
+        derandomize="TESSERA_TEST_RANDOM_PROGRAMS" not in os.environ,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    @given(program=operations(), seed=st.integers(1, 2**31 - 1))
+    def same_memory(program: list[dict[str, Any]], seed: int) -> None:
+        listing, alone, moved = (tmp_path / name for name in ("program.json", "alone", "moved"))
+        listing.write_text(json.dumps(program))
+        run = (sys.executable, str(PROGRAM), str(listing))
+        machine.native_run(*run, str(alone))
+        machine.run(*run, str(moved), TESSERA_SCATTER=str(seed))
+        assert alone.read_bytes() == moved.read_bytes()
 
-
-def test_launches_of_the_random_programs_have_moved(machine: Machine) -> None:
-    """Memory that stays the same because everything stayed at home would show nothing."""
+    same_memory()
+    # Memory that stays the same because everything stayed at home would show nothing.
     workers = json.loads(machine.control("status", "--json"))["workers"]
     assert len(workers) == 2
     assert all(worker["launches"] > 0 for worker in workers), workers
