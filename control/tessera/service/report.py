@@ -110,6 +110,7 @@ def kernel(placer: Placer, record: KernelRecord) -> dict[str, Any]:
         "image": record.image,
         "status": record.status,
         "grade": record.grade,
+        "not_known": record.reason,
         "properties": protocol.property_words(record.properties),
         "may_move": record.status == Status.READY and not record.properties & protocol.HOME_ONLY,
         "minimum_architecture": record.minimum_architecture,
