@@ -2,12 +2,16 @@
 """Plans against all placements of small problems, and what constrains them."""
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from tessera.planning.costs import Estimate
-from tessera.planning.machine import Device, Link, Machine
+from tessera.planning import clock, milp
+from tessera.planning.costs import CostModel, Estimate
+from tessera.planning.descent import Descent
+from tessera.planning.machine import Device, Link, Machine, connect, load_catalogue, pick
+from tessera.planning.models import workload
 from tessera.planning.objective import evaluate, physical_bound
 from tessera.planning.optimizer import Effort, Plan, optimize
 from tessera.planning.problem import (
@@ -15,10 +19,15 @@ from tessera.planning.problem import (
     InfeasibleError,
     Node,
     Objective,
+    Options,
     Problem,
     Value,
+    build,
     pinned,
+    with_in_flight,
 )
+from tessera.planning.rounding import kinds, swept
+from tessera.planning.terms import coarse, terms_of
 
 EXACT = Effort(seconds=10.0, gap=1e-6)
 
@@ -143,18 +152,107 @@ def test_home_may_have_to_hold_everything() -> None:
     assert plan.outcome.memory.tolist() == [5e8, 5e8]
 
 
-@pytest.mark.slow
-def test_a_thousand_nodes_and_four_devices_in_five_seconds() -> None:
-    from tessera.planning.costs import CostModel
-    from tessera.planning.machine import connect, load_catalogue, pick
-    from tessera.planning.models import workload
-    from tessera.planning.problem import Options, build
+@pytest.fixture
+def cpu_seconds() -> Iterator[None]:
+    """Limits count this process's CPU time: others may keep the machine busy."""
+    clock.use_cpu_time()
+    yield
+    clock.use_cpu_time(False)
 
+
+def large(architecture: str, in_flight: int) -> Problem:
+    """About a thousand nodes, four unlike devices."""
     four = connect(pick(load_catalogue(), ["H100", "L40S", "A100", "H20"]))
-    built = build(workload("moe", 1024, 512, 64), four, CostModel(), Options(40))
-    # Enough in flight that streams bound nothing: the busiest device or link does.
-    problem = replace(built, in_flight=64)
+    image = architecture == "diffusion"
+    unit = workload(architecture, 1024, 28 if image else 512, 2 if image else 64)
+    parts = 40 if architecture == "moe" else 64
+    built = build(unit, four, CostModel(), Options(parts))
+    return replace(with_in_flight(built, in_flight), slack=0.8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("in_flight", [4, 16])
+@pytest.mark.parametrize(
+    ("architecture", "most"), [("moe", 0.01), ("ssm", 0.04), ("diffusion", 0.04)]
+)
+def test_a_thousand_nodes_and_four_devices_in_five_seconds(
+    architecture: str, most: float, in_flight: int, cpu_seconds: None
+) -> None:
+    """Gaps as docs/placement.md states them: 1 % is not proven everywhere."""
+    problem = large(architecture, in_flight)
     plan = optimize(problem, "throughput", Effort(seconds=5.0, gap=0.01))
-    assert len(problem.nodes) > 1000
-    assert plan.gap < 0.01
-    assert plan.seconds < 15.0  # 5 on a quiet machine; the tests may share theirs
+    assert len(problem.nodes) > 960
+    assert plan.outcome.fits
+    assert plan.gap < most
+
+
+def test_alike_devices_are_one_in_the_relaxation() -> None:
+    """Its bound is that of the whole program."""
+    for seed in range(4):
+        problem = twins(random_problem(seed, 12, 2))
+        groups = kinds(problem)
+        assert groups.members == ((0, 1), (2, 3))
+        small = milp.relax(milp.Model(problem, "throughput", groups), 10.0)
+        whole = milp.relax(milp.Model(problem, "throughput"), 10.0)
+        assert small.bound == pytest.approx(whole.bound, rel=1e-3)
+        assert milp.Model(problem, "throughput", groups).columns < problem_columns(problem) / 2
+
+
+def problem_columns(problem: Problem) -> int:
+    return milp.Model(problem, "throughput").columns
+
+
+def twins(problem: Problem) -> Problem:
+    """Each device twice."""
+    one = problem.machine.devices
+    devices = tuple(replace(device, key=f"{device.key}") for device in one for _ in range(2))
+    links = {(a, b): Link(1e9, 1e-5) for a in range(4) for b in range(4) if a != b}
+    doubled = Machine(devices, links, memory_share=1.0)
+    nodes = tuple(
+        replace(node, times=tuple(t for t in node.times for _ in range(2)), allowed=None)
+        for node in problem.nodes
+    )
+    return replace(problem, machine=doubled, nodes=nodes)
+
+
+@pytest.mark.parametrize("objective", ["throughput", "latency"])
+@pytest.mark.parametrize("seed", range(3))
+def test_local_search_knows_what_moves_change(objective: Objective, seed: int) -> None:
+    """Its figures after many moves are those of a placement that is looked at anew."""
+    problem = random_problem(seed, 24, 3, slack=0.8)
+    generator = np.random.default_rng(seed)
+    search = Descent(terms_of(problem), objective, generator.integers(0, 3, 24))
+    for _ in range(60):
+        search.move(int(generator.integers(24)), int(generator.integers(3)))
+    outcome = evaluate(problem, search.where)
+    wanted = outcome.latency if objective == "latency" else outcome.period
+    assert search.value() == pytest.approx(wanted)
+    assert search.total[search.memory :] == pytest.approx(outcome.memory)
+    again = Descent(search.terms, objective, search.where)
+    assert search.change == pytest.approx(again.change, abs=1e-12)
+    node, device = 5, (int(search.where[5]) + 1) % 3
+    promised = search.total + search.change[node, device]
+    search.move(node, device)
+    assert Descent(search.terms, objective, search.where).total == pytest.approx(promised)
+
+
+def test_groups_of_nodes_move_as_one() -> None:
+    problem = random_problem(3, 24, 3)
+    groups = np.arange(24) // 4
+    together = coarse(terms_of(problem), groups)
+    where = np.array([0, 1, 2, 0, 1, 2])
+    outcome = evaluate(problem, where[groups])
+    found = Descent(together, "throughput", where)
+    assert found.value() == pytest.approx(outcome.period)
+    assert found.total[found.memory :] == pytest.approx(outcome.memory)
+
+
+def test_rounding_shares_layers_out() -> None:
+    """Where all layers are to be shared in halves, half of them goes to each device, whole."""
+    plain = random_problem(1, 16, 2)
+    nodes = tuple(replace(node, depth=(i // 4) / 3) for i, node in enumerate(plain.nodes))
+    problem = replace(plain, nodes=nodes)
+    for where in swept(problem, np.full((16, 2), 0.5), kinds(problem)):
+        layers = where.reshape(4, 4)
+        assert (layers == layers[:, :1]).all()
+        assert layers[:, 0].tolist().count(0) == 2
