@@ -65,6 +65,22 @@ class SharedMemoryTransport final : public Transport {
     return sent();
   }
 
+  uint64_t send_library(const LibraryRequest& request) override {
+    std::vector<char> bytes(sizeof(ts_library) + request.path.size() + request.environment.size());
+    ts_library message{};
+    message.header = make_header(TS_LIBRARY, bytes.size());
+    message.sequence = sequence_ + 1;
+    message.function = request.function;
+    message.kind = request.kind;
+    message.path_size = static_cast<uint32_t>(request.path.size());
+    message.environment_size = static_cast<uint32_t>(request.environment.size());
+    std::memcpy(bytes.data(), &message, sizeof message);
+    const auto behind = std::copy(request.path.begin(), request.path.end(), bytes.begin() + sizeof message);
+    std::copy(request.environment.begin(), request.environment.end(), behind);
+    socket_.send(bytes.data(), bytes.size(), {}, timeout_);
+    return sent();
+  }
+
   uint64_t ask_room(uint64_t bytes) override {
     auto wanted = make_message<ts_room>(TS_ROOM);
     wanted.bytes = bytes;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 
+#include "blas_handle.h"
 #include "image.h"
 #include "log.h"
 
@@ -105,6 +106,7 @@ void Loader::serve(LoadRequest& request) {
 }
 
 void Loader::load(LoadRequest& request) {
+  if (!request.library.empty()) return open_library(request);
   request.module = find_module(request);
   if (request.module == nullptr) request.module = load_module(request);
   find_function(request);
@@ -119,6 +121,15 @@ std::shared_ptr<Module> Loader::find_module(const LoadRequest& request) const {
     }
   }
   return nullptr;
+}
+
+/// Its handle allocates memory, and its kernels are loaded.
+void Loader::open_library(LoadRequest& request) {
+  const Closing closing(gate_);
+  if (!wait_clear(closing, patience_)) {
+    throw DriverError(CUDA_ERROR_NOT_READY, "the library cannot be opened while streams wait for their programs");
+  }
+  request.blas = std::make_shared<BlasHandle>(device_, request.library, request.library_kind, request.environment);
 }
 
 std::shared_ptr<Module> Loader::load_module(const LoadRequest& request) {

@@ -20,6 +20,7 @@
 
 namespace tessera::worker {
 
+class BlasHandle;
 using ImageBytes = std::shared_ptr<const std::vector<char>>;  // NUL-terminated
 
 struct Module {
@@ -28,13 +29,15 @@ struct Module {
   CUmodule handle = nullptr;
 };
 
-/// A kernel that a session asked for; the session reads the result once `done`.
+/// A kernel, or a host library, that a session asked for; the session reads the result once `done`.
 struct LoadRequest {
   ts_image_hash hash{};
   ImageBytes bytes;
   std::string name;
   uint32_t parameter_size = 0;
   int32_t max_dynamic_shared = -1, shared_carveout = -1;
+  std::string library, environment;  ///< a library's path, instead of an image; see ts_library
+  uint32_t library_kind = 0;
   std::function<void()> wake;  ///< called, by the loader's thread, after `done` is set
 
   std::atomic<bool> done{false};
@@ -44,6 +47,7 @@ struct LoadRequest {
   CUfunction function = nullptr;
   uint32_t driver_parameter_size = 0;  ///< as the driver has it; 0 when it cannot say
   int local_bytes = 0;                 ///< local memory per thread
+  std::shared_ptr<BlasHandle> blas;    ///< of a library
 };
 
 class Loader {
@@ -68,6 +72,7 @@ class Loader {
   void serve(LoadRequest& request);
   void load(LoadRequest& request);
   std::shared_ptr<Module> find_module(const LoadRequest& request) const;
+  void open_library(LoadRequest& request);
   std::shared_ptr<Module> load_module(const LoadRequest& request);
   void find_function(LoadRequest& request);
   void unload_unused(size_t keep);

@@ -47,8 +47,21 @@ Session::Session(Worker& worker, Attachment attachment)
 Session::~Session() {
   worker_.status.session_ended();
   if (failed_) worker_.failed_sessions.fetch_sub(1);
+  give_libraries_back();
   if (worker_.poisoned()) return;
   worker_.loader.defer([memory = memory_, &device = device_] { unregister_flags(device, memory->as<ts_channel>()); });
+}
+
+/// Their handles wait for the device when they go.
+void Session::give_libraries_back() {
+  for (const Function& function : functions_) {
+    if (function.request == nullptr || !function.request->done.load() || function.request->blas == nullptr) continue;
+    if (worker_.poisoned()) {
+      function.request->blas->abandon();
+    } else {
+      worker_.loader.defer([blas = std::move(function.request->blas)]() mutable { blas.reset(); });
+    }
+  }
 }
 
 std::string Session::who() const { return "program " + std::to_string(pid_); }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "blas_handle.h"
 #include "chunks.h"
 #include "counters.h"
 #include "lanes.h"
@@ -69,6 +70,7 @@ class Session {
   void stay_failed();
   void wait_for_streams();
   void abandon();
+  void give_libraries_back();
   std::string who() const;
 
   // session_socket.cc
@@ -78,6 +80,8 @@ class Session {
   void take_chunk(const transport::Packet& packet);
   void take_image(const transport::Packet& packet);
   void take_function(const transport::Packet& packet);
+  void take_library(const transport::Packet& packet);
+  void announce(uint32_t function, std::shared_ptr<LoadRequest> request);
   void give_room(const transport::Packet& packet);
   bool answer_functions();
   void answer(uint32_t function, CUresult status, const std::string& text);
@@ -96,7 +100,8 @@ class Session {
   const LoadRequest* ready_function(uint32_t function);
   bool map_ranges(std::span<const ts_ring_range> ranges);
   bool make_room();
-  bool ready_alone(const LoadRequest& function, const ts_ring_header& header);
+  bool ready_alone(const ts_ring_header& header);
+  const ts_blas_call* blas_call(const transport::RingMessage& message, const LoadRequest& function) const;
   void pull(CUstream stream, const transport::RingMessage& message);
 
   Worker& worker_;

@@ -121,14 +121,22 @@ Session::Outcome Session::launch(const RingMessage& message) {
     if (!chunks_.cover(range.begin, range.end)) break_off(function->name + ": a range lies outside home's chunks");
   }
   if (!map_ranges(message.ranges)) return hold(Hold::kMemory);
-  if (!ready_alone(*function, header)) return hold(Hold::kExclusive);
+  const ts_blas_call* call = blas_call(message, *function);
+  std::atomic<int>& high_water = device_.local_memory_high_water();
+  const bool waits_for_device = call != nullptr ? function->blas->is_new(*call) : function->local_bytes > high_water;
+  if (waits_for_device && !ready_alone(header)) return hold(Hold::kExclusive);
+  high_water.store(std::max(high_water.load(), function->local_bytes));
   if (!ready_to_wait(header.lane, header.start)) return hold(Hold::kStart);
   if (header.start != 0 && !lanes_.wait_start(header.lane, header.start)) return hold(Hold::kStart);
   const CUstream stream = lanes_.stream(header.lane);
   lanes_.submitted(header.lane, static_cast<uint32_t>(message.ranges.size()) + 3, &function->name);
   pull(stream, message);
   samples_.before(message.launch.counter_slot, stream);
-  launch_kernel(driver_, stream, message, *function);
+  if (call != nullptr) {
+    function->blas->enqueue(stream, header.lane, *call);
+  } else {
+    launch_kernel(driver_, stream, message, *function);
+  }
   samples_.after(stream);
   counters_.add(&ts_worker_counters::launches, 1);
   worker_.status.add_launch();
@@ -173,18 +181,27 @@ bool Session::make_room() {
                                                   " MiB are in use)");
 }
 
-/// The first kernel with more local memory than any before makes the driver wait for an idle device: such a launch goes
-/// out when no stream waits for a flag, or after our patience all the same.
-bool Session::ready_alone(const LoadRequest& function, const ts_ring_header& header) {
-  std::atomic<int>& high_water = device_.local_memory_high_water();
-  if (function.local_bytes <= high_water.load()) return true;
+/// The first kernel with more local memory than any before makes the driver wait for an idle device, and so may a
+/// library that loads kernels: such a launch goes out when no stream waits for a flag, or after our patience all the
+/// same.
+bool Session::ready_alone(const ts_ring_header& header) {
   if (!closing_) closing_.emplace(worker_.gate);
   const bool started = header.start == 0 || lanes_.waits().has_come(header.lane, header.start);
   const bool patient = hold_ != Hold::kExclusive || Clock::now() - hold_since_ < worker_.timing.patience;
   if (!(started && closing_->clear()) && patient) return false;
   if (!started) closing_.reset();  // out of patience: our own wait has to get through
-  high_water.store(std::max(high_water.load(), function.local_bytes));
   return true;
+}
+
+/// The call that a launch of a library stands for; null for a kernel's.
+const ts_blas_call* Session::blas_call(const RingMessage& message, const LoadRequest& function) const {
+  if (function.blas == nullptr) return nullptr;
+  if (message.parameters.size() != sizeof(ts_blas_call)) break_off("a library's call has another size");
+  const auto* call = reinterpret_cast<const ts_blas_call*>(message.parameters.data());
+  if (const std::string objection = function.blas->objection(*call); !objection.empty()) {
+    throw DriverError(CUDA_ERROR_INVALID_VALUE, std::string(blas_function_name(call->function)) + ": " + objection);
+  }
+  return call;
 }
 
 void Session::pull(CUstream stream, const RingMessage& message) {

@@ -2,6 +2,8 @@
 // What comes by the socket. Packets are read as they come, so that questions are
 // answered soon; chunks wait until a ring message names them, since a chunk may
 // lie where one was whose release still stands in the ring.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -42,6 +44,8 @@ void Session::take_packet(const Packet& packet) {
       return take_image(packet);
     case TS_FUNCTION:
       return take_function(packet);
+    case TS_LIBRARY:
+      return take_library(packet);
     case TS_ROOM:
       return give_room(packet);
     default:
@@ -82,7 +86,6 @@ void Session::take_function(const Packet& packet) {
   take_sequence(message.sequence);
   std::string name = packet.text_behind(sizeof message, message.name_size);
   if (name.empty() || name.find('\0') != std::string::npos) break_off("a kernel's name is empty or has a NUL");
-  if (message.function >= kMostFunctions) break_off("a function's number is too large");
   if (message.parameter_size > TS_MAX_PARAMETERS) break_off("a function has too many parameter bytes");
   const auto image = images_.find({message.image.low, message.image.high});
   if (image == images_.end()) break_off("kernel " + name + " belongs to an image that was not sent");
@@ -93,15 +96,37 @@ void Session::take_function(const Packet& packet) {
   request->parameter_size = message.parameter_size;
   request->max_dynamic_shared = message.max_dynamic_shared;
   request->shared_carveout = message.shared_carveout;
+  announce(message.function, std::move(request));
+}
+
+/// It becomes code of this process.
+void Session::take_library(const Packet& packet) {
+  const auto message = packet.expect<ts_library>();
+  take_sequence(message.sequence);
+  const std::string texts = packet.text_behind(sizeof message, size_t{message.path_size} + message.environment_size);
+  if (socket_.peer().uid != ::geteuid()) break_off("libraries are opened for programs of the worker's own user alone");
+  if (message.kind > TS_BLAS_LT_LIBRARY) break_off("a library is of an unknown kind");
+  auto request = std::make_shared<LoadRequest>();
+  request->library = texts.substr(0, message.path_size);
+  request->environment = texts.substr(message.path_size);
+  request->library_kind = message.kind;
+  request->name = request->library;
+  if (request->library.empty()) break_off("a library has no path");
+  announce(message.function, std::move(request));
+}
+
+/// Has the loader load what function `number` stands for.
+void Session::announce(uint32_t number, std::shared_ptr<LoadRequest> request) {
+  if (number >= kMostFunctions) break_off("a function's number is too large");
   request->wake = [memory = memory_] { transport::wake_consumer(memory->as<ts_channel>()); };
-  if (functions_.size() <= message.function) functions_.resize(message.function + 1);
+  if (functions_.size() <= number) functions_.resize(number + 1);
   // Streams may still run what it stands for; only one that could not be loaded may be asked for again.
-  const LoadRequest* before = functions_[message.function].request.get();
-  if (before != nullptr && (!functions_[message.function].answered || before->status == CUDA_SUCCESS)) {
-    break_off("function " + std::to_string(message.function) + " is announced twice");
+  const LoadRequest* before = functions_[number].request.get();
+  if (before != nullptr && (!functions_[number].answered || before->status == CUDA_SUCCESS)) {
+    break_off("function " + std::to_string(number) + " is announced twice");
   }
-  functions_[message.function] = {request, false};
-  unanswered_.push_back(message.function);
+  functions_[number] = {request, false};
+  unanswered_.push_back(number);
   worker_.loader.submit(std::move(request));
 }
 
@@ -141,6 +166,7 @@ void Session::answer_failed() {
     const std::optional<Packet> packet = socket_.receive(kNoWait);
     if (!packet) return;
     if (packet->type() == TS_ROOM) give_room(*packet);
+    if (packet->type() == TS_LIBRARY) answer(packet->expect<ts_library>().function, failure_code_, failure_text_);
     if (packet->type() == TS_FUNCTION) answer(packet->expect<ts_function>().function, failure_code_, failure_text_);
   }
 }

@@ -45,6 +45,7 @@ enum {
   TS_FUNCTION_READY = 37, /* ts_function_ready, the answer to TS_FUNCTION */
   TS_ROOM = 38,           /* ts_room */
   TS_ROOM_GRANTED = 39,   /* ts_room, the answer to TS_ROOM */
+  TS_LIBRARY = 40,        /* ts_library; answered by TS_FUNCTION_READY */
   TS_OBSERVE = 38,        /* controller -> worker, instead of ATTACH: ts_message */
   TS_OBSERVED = 39        /* worker -> controller: ts_message; fd: ts_worker_status */
 };
@@ -88,6 +89,16 @@ typedef struct {
   int32_t shared_carveout;    /* likewise */
   uint32_t reserved;
 } ts_function;
+
+typedef struct { /* a function that stands for the calls of a host library: see blas_call.h */
+  ts_message header;
+  uint64_t sequence;
+  uint32_t function;         /* as in ts_function, and counted with those */
+  uint32_t kind;             /* TS_BLAS_LIBRARY or TS_BLAS_LT_LIBRARY */
+  uint32_t path_size;        /* bytes of the library's path that follows, without a NUL */
+  uint32_t environment_size; /* bytes of text that follow it: the settings that the library takes from the program's
+                                environment, which have to be the worker's */
+} ts_library;
 
 typedef struct {
   ts_message header;

@@ -31,6 +31,13 @@ struct FunctionRequest {
   std::string_view name;
 };
 
+/// What a program tells of a host library whose calls the worker is to repeat; see ts_library.
+struct LibraryRequest {
+  uint32_t function = 0;
+  uint32_t kind = 0;
+  std::string_view path, environment;
+};
+
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -46,6 +53,8 @@ class Transport {
   virtual uint64_t send_image(const ts_image_hash& hash, uint64_t size, int image) = 0;
   /// The worker answers each with one ts_function_ready, in its own order.
   virtual uint64_t send_function(const FunctionRequest& request) = 0;
+  /// Likewise.
+  virtual uint64_t send_library(const LibraryRequest& request) = 0;
   /// The next answer, or nothing within `timeout`. kHungUp, kCorrupt.
   virtual std::optional<ts_function_ready> receive_function_ready(std::chrono::milliseconds timeout) = 0;
   /// Asks for room for `bytes` of mirrored memory in all; returns what this program may hold from now on. Precondition:
