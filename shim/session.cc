@@ -46,6 +46,7 @@ class Session {
   void start();
 
   KernelAnswer ask(const Image& image, const std::string& name);
+  KernelAnswer ask_call(const std::string& name);
   uint32_t placement(uint32_t kernel_id) const {
     if (kernel_id >= TS_MAX_KERNELS) return TS_DEVICE_HOME;
     return std::atomic_ref(placement_->device[kernel_id]).load(std::memory_order_relaxed);
@@ -64,7 +65,11 @@ class Session {
   void adopt_workers(const ts_worker_info* workers, uint32_t count);
   std::optional<Packet> answer_to(uint32_t request, Milliseconds timeout);
   void take_unasked(const Packet& packet);
+  KernelAnswer query(const ts_image_hash& image, uint64_t image_size, const std::string& name, const std::string& path,
+                     int image_fd);
   KernelAnswer ask_once(const Image& image, const std::string& name, bool with_image);
+  template <class Ask>
+  KernelAnswer guarded(const std::string& name, Ask&& ask);
   void watch();
   void read_unasked();
   /// False when the worker is of no use any more.
@@ -241,22 +246,21 @@ std::optional<Packet> Session::answer_to(uint32_t request, Milliseconds timeout)
   }
 }
 
-KernelAnswer Session::ask_once(const Image& image, const std::string& name, bool with_image) {
+KernelAnswer Session::query(const ts_image_hash& image, uint64_t image_size, const std::string& name,
+                            const std::string& path, int image_fd) {
   auto query = transport::make_message<ts_kernel_query>(TS_KERNEL, next_request_++);
-  query.image = image.hash();
-  query.image_size = image.bytes().size();
-  query.flags = (with_image ? uint32_t{TS_KERNEL_HAS_IMAGE} : 0u) | TS_KERNEL_WANTS_PASSED;
+  query.image = image;
+  query.image_size = image_size;
+  query.flags = (image_fd >= 0 ? uint32_t{TS_KERNEL_HAS_IMAGE} : 0u) | TS_KERNEL_WANTS_PASSED;
   query.name_size = static_cast<uint32_t>(name.size());
-  query.path_size = static_cast<uint32_t>(image.path().size());
-  query.header.size = static_cast<uint32_t>(sizeof query + name.size() + image.path().size());
+  query.path_size = static_cast<uint32_t>(path.size());
+  query.header.size = static_cast<uint32_t>(sizeof query + name.size() + path.size());
   std::vector<uint8_t> message(query.header.size);
   std::memcpy(message.data(), &query, sizeof query);
   std::memcpy(message.data() + sizeof query, name.data(), name.size());
-  std::memcpy(message.data() + sizeof query + name.size(), image.path().data(), image.path().size());
-  UniqueFd fd;
-  if (with_image) fd = transport::make_constant("tessera-image", image.bytes().data(), image.bytes().size());
-  const int fds[] = {fd.get()};
-  controller_.send(message.data(), message.size(), with_image ? std::span<const int>(fds) : std::span<const int>(),
+  std::memcpy(message.data() + sizeof query + name.size(), path.data(), path.size());
+  const int fds[] = {image_fd};
+  controller_.send(message.data(), message.size(), image_fd >= 0 ? std::span<const int>(fds) : std::span<const int>(),
                    answer_timeout());
   // The controller keeps the time of the analysis itself; this is for one that hangs.
   const Milliseconds wait{runtime().settings().integer(runtime().settings().analysis_wait_ms, 2000) + 1000};
@@ -277,14 +281,20 @@ KernelAnswer Session::ask_once(const Image& image, const std::string& name, bool
   return answer;
 }
 
-KernelAnswer Session::ask(const Image& image, const std::string& name) {
+KernelAnswer Session::ask_once(const Image& image, const std::string& name, bool with_image) {
+  UniqueFd fd;
+  if (with_image) fd = transport::make_constant("tessera-image", image.bytes().data(), image.bytes().size());
+  return query(image.hash(), image.bytes().size(), name, image.path(), fd.get());
+}
+
+template <class Ask>
+KernelAnswer Session::guarded(const std::string& name, Ask&& ask) {
   const std::lock_guard lock(mutex_);
   KernelAnswer answer;
   answer.reason = "the controller is gone";
   if (controller_gone_) return answer;
   try {
-    answer = ask_once(image, name, false);
-    if (answer.status == TS_KERNEL_NEED_IMAGE) answer = ask_once(image, name, true);
+    answer = ask();
   } catch (const std::exception& error) {
     log_line(LogLevel::kWarn, "%s: %s; new kernels stay home", name.c_str(), error.what());
     controller_gone_ = true;
@@ -292,6 +302,18 @@ KernelAnswer Session::ask(const Image& image, const std::string& name) {
     answer.reason = error.what();
   }
   return answer;
+}
+
+KernelAnswer Session::ask(const Image& image, const std::string& name) {
+  return guarded(name, [&] {
+    const KernelAnswer answer = ask_once(image, name, false);
+    return answer.status == TS_KERNEL_NEED_IMAGE ? ask_once(image, name, true) : answer;
+  });
+}
+
+KernelAnswer Session::ask_call(const std::string& name) {
+  constexpr ts_image_hash kLibraryCalls{TS_LIBRARY_CALLS_LOW, TS_LIBRARY_CALLS_HIGH};
+  return guarded(name, [&] { return query(kLibraryCalls, 0, name, "", -1); });
 }
 
 ts_kernel_counters* Session::kernel_counters(uint32_t kernel_id, uint32_t* slot) {
@@ -431,6 +453,7 @@ bool session_start() {
 }
 
 KernelAnswer ask_kernel(const Image& image, const std::string& name) { return session->ask(image, name); }
+KernelAnswer ask_call(const std::string& name) { return session->ask_call(name); }
 uint32_t placement_of(uint32_t kernel_id) { return session->placement(kernel_id); }
 std::vector<uint32_t> known_workers() { return session->workers_up(); }
 std::optional<ts_worker_info> worker_info(uint32_t index) { return session->worker(index); }

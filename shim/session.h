@@ -29,6 +29,9 @@ struct KernelAnswer {
 /// Waits at most the analysis time of the settings; PENDING when that was too short.
 KernelAnswer ask_kernel(const Image& image, const std::string& name);
 
+/// The number of a library's call, by its name. It has no summary: what it touches follows from its arguments.
+KernelAnswer ask_call(const std::string& name);
+
 /// Where the controller has placed a kernel: 0 home, else a worker's index.
 uint32_t placement_of(uint32_t kernel_id);
 

@@ -27,6 +27,8 @@ from tessera.store import (
 
 log = logging.getLogger(__name__)
 LARGEST_IMAGE = 1 << 31  # bytes
+# The image that calls of host libraries count as kernels of; see native/protocol, blas_call.h.
+LIBRARY_CALLS = "746573736572613a6c6962726172793a"
 ROUNDS = 4  # analyses that one query may wait for: those of other kernels, then its own
 
 
@@ -70,6 +72,8 @@ class Knowledge:
         `capabilities`: of every device that may run the kernel. `pid`: the program's, whose
         caches may hold the PTX of a cubin. Raises StoreError.
         """
+        if query.image == LIBRARY_CALLS:
+            return await self._library_call(query)
         image = await self._image(query)
         if image.size != query.image_size:
             sizes = f"{image.size} and {query.image_size} bytes"
@@ -96,6 +100,33 @@ class Knowledge:
                 self._waited_out.add(job)
                 break
         return KernelInfo(KernelStatus.PENDING, _id(kernel), reason="being analysed")
+
+    async def _library_call(self, query: KernelQuery) -> KernelInfo:
+        """The number of a library's call. What it touches the program knows from its arguments."""
+        key = (query.image, query.name)
+        if key not in self._kernels:
+            image = ImageRecord(
+                query.image,
+                0,
+                kind="library calls",
+                status=Status.READY,
+                analysis_version=self._pool.version,
+            )
+
+            def claim(store: Any) -> list[KernelRecord]:
+                store.claim(image, query.name)
+                known: list[KernelRecord] = store.kernels_of(image.hash)
+                calls = [
+                    dataclasses.replace(call, status=Status.READY, reason="", grade="exact")
+                    for call in known
+                ]
+                store.save_analysis(image, calls)
+                return calls
+
+            calls = await self._store.run(claim)
+            self._images[image.hash] = image
+            self._note(call for call in calls if call.id is not None)
+        return KernelInfo(KernelStatus.READY, _id(self._kernels[key]))
 
     async def _ready(self, query: KernelQuery, kernel: KernelRecord) -> KernelInfo:
         """The answer for a kernel that is known; of an unknown one, with what trials showed."""

@@ -28,6 +28,10 @@ enum { /* ts_blas_call.function: the lines of blas_functions.def, and behind the
 
 enum { /* ts_library.kind, and which handle a call takes */ TS_BLAS_LIBRARY = 0, TS_BLAS_LT_LIBRARY = 1 };
 
+/* Calls are known to the controller as kernels of an image that nobody has: this is its hash, and its size is 0. */
+#define TS_LIBRARY_CALLS_HIGH UINT64_C(0x746573736572613a)
+#define TS_LIBRARY_CALLS_LOW UINT64_C(0x6c6962726172793a)
+
 #define TS_BLAS_OWN_WORKSPACE UINT64_MAX
 
 typedef struct {
