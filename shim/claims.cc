@@ -196,7 +196,8 @@ bool ClaimsMemo::evaluate(const ts_launch_shape& shape, bool takes_rows, Claims&
   uint64_t intervals_left = takes_rows ? kMaxRows : 0;
   claims.known = true;
   for (const ts_range& range : std::span(ranges, count)) {
-    if (goes_nowhere(range)) continue;
+    if ((range.flags & TS_ACCESS_ANYTHING) != 0) claims.known = false;
+    if (goes_nowhere(range) || (range.flags & TS_ACCESS_ANYTHING) != 0) continue;
     uint8_t promises = 0;
     bool is_empty = false;
     live_.clear();
@@ -211,8 +212,10 @@ bool ClaimsMemo::evaluate(const ts_launch_shape& shape, bool takes_rows, Claims&
     }
     if (live_.empty() && !is_empty) {
       asked_driver = true;
+      const bool elsewhere = is_memory(range.pointer);
+      if (!elsewhere && (range.flags & TS_ACCESS_MAYBE) != 0) continue;
       claims.all_in_slot = false;
-      claims.known = claims.known && is_memory(range.pointer);
+      claims.known = claims.known && elsewhere;
     }
     claims.add(range.mode, promises, live_);
   }

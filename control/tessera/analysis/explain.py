@@ -69,7 +69,9 @@ def _where(summary: KernelSummary) -> str:
 
 
 def _access(summary: KernelSummary, access: Access) -> list[str]:
-    if access.flags & Flag.UNBOUNDED:
+    if access.flags & Flag.ANYTHING:
+        text = "may touch anything"
+    elif access.flags & Flag.UNBOUNDED:
         text = f"{_MODES[access.mode]} anywhere in its allocation"
     else:
         text = f"{_MODES[access.mode]} bytes {_interval(summary, access)}"
@@ -79,6 +81,8 @@ def _access(summary: KernelSummary, access: Access) -> list[str]:
         text += ", all of them"
     if access.flags & Flag.INDIRECT:
         text += ", at places that depend on data"
+    if access.flags & Flag.MAYBE:
+        text += ", where it is a pointer at all"
     lines = [f"{text}  (line {access.line})", *_levels(summary, access)]
     if access.guard is not None:
         lines.append(f"  only when {_short(summary.formula(access.guard))}")

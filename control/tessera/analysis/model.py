@@ -56,6 +56,8 @@ class Flag(enum.IntFlag):
     EXACT = 2
     INDIRECT = 4
     MUST_WRITE = 8
+    MAYBE = 16
+    ANYTHING = 32
 
 
 NO_FLAGS = Flag(0)

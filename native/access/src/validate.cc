@@ -5,7 +5,8 @@ namespace tessera::access {
 namespace {
 
 constexpr uint32_t kKnownProperties = 0xffff;
-constexpr uint32_t kKnownFlags = TS_ACCESS_UNBOUNDED | TS_ACCESS_EXACT | TS_ACCESS_INDIRECT | TS_ACCESS_MUST_WRITE;
+constexpr uint32_t kKnownFlags = TS_ACCESS_UNBOUNDED | TS_ACCESS_EXACT | TS_ACCESS_INDIRECT | TS_ACCESS_MUST_WRITE |
+                                 TS_ACCESS_MAYBE | TS_ACCESS_ANYTHING;
 constexpr uint32_t kMaxParameterBlock = 1u << 20;  // CUDA's own limit is 32,764 bytes
 
 /// Operands that are node indices, or -1: no such op.
@@ -98,6 +99,7 @@ bool access_holds(const ts_access& access, const ts_summary& header) {
   if (uint64_t{access.parameter_offset} + 8 > header.parameter_block_size) return false;
   if (access.guard != TS_NO_NODE && !is_before(access.guard, header.n_nodes)) return false;
   if (!levels_hold(access, header.n_nodes)) return false;
+  if ((access.flags & TS_ACCESS_ANYTHING) != 0 && (access.flags & TS_ACCESS_UNBOUNDED) == 0) return false;
   if ((access.flags & TS_ACCESS_UNBOUNDED) != 0) {
     return access.lo == TS_NO_NODE && access.hi == TS_NO_NODE &&
            (access.flags & (TS_ACCESS_EXACT | TS_ACCESS_MUST_WRITE)) == 0;

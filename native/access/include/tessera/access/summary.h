@@ -57,7 +57,9 @@ enum {                          /* ts_access.flags, bits */
        TS_ACCESS_UNBOUNDED = 1, /* extent not known: the whole allocation that the pointer lies in */
        TS_ACCESS_EXACT = 2,     /* every byte of [lo, hi) is touched whenever the guard holds */
        TS_ACCESS_INDIRECT = 4,  /* the offset depends on data loaded from memory (gather, scatter); the base does not */
-       TS_ACCESS_MUST_WRITE = 8 /* a write access that surely stores every byte of [lo, hi) */
+       TS_ACCESS_MUST_WRITE = 8, /* a write access that surely stores every byte of [lo, hi) */
+       TS_ACCESS_MAYBE = 16,     /* one of many words that may be the pointer: nothing, where it points to no memory */
+       TS_ACCESS_ANYTHING = 32   /* UNBOUNDED: a launch for which the guard holds may touch anything */
 };
 
 enum {                      /* ts_node.op */
