@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from tessera.planning import baselines
+from tessera.planning import baselines, milp
 from tessera.planning.costs import CostModel
 from tessera.planning.launches import Workload
 from tessera.planning.machine import Machine
@@ -28,12 +28,19 @@ from tessera.planning.problem import (
     build,
     with_in_flight,
 )
+from tessera.planning.rounding import kinds
 from tessera.planning.simulator import Flight, Result, compile_job, simulate
 
 # Units in flight, share of links and streams that may be filled, and seconds that a stream is
 # taken to wait at each change of the device: with more of it a plan changes devices less often.
-PLANNED_WITH = ((2, 0.8, 0.0), (2, 0.7, 300e-6), (4, 0.7, 100e-6))
-SIMULATED = 3  # options of each way that the simulator looks at
+PLANNED_WITH = (
+    (2, 0.8, 0.0), (2, 0.7, 300e-6), (2, 0.8, 1e-3), (3, 0.8, 100e-6), (3, 0.7, 1e-3),
+    (4, 0.7, 100e-6),
+)  # fmt: skip
+SIMULATED = 6  # options of each way that the simulator looks at
+PATIENCE = 300e-6  # seconds that streams are taken to wait at each change, to tell options apart
+PLANS_SIMULATED = 12  # plans differ in more than what an estimate sees
+QUEUES = 0.9  # of its estimate a placement surely loses to waiting
 IN_FLIGHT = (1, 2, 3, 4, 6)
 KERNELS, TODAY, PARALLEL, SINGLE = "by kernel", "by kernel, today", "data parallel", "single"
 
@@ -114,8 +121,8 @@ class Case:
         """The optimizer's plan; with shares of the requests elsewhere where that is more."""
         given = list(given)
         plans = self._plans(effort, given)
-        options = _varied(option for option, _ in plans)
-        answers = [self._simulated(way, options[:SIMULATED])]
+        options = _varied((option for option, _ in plans), PLANS_SIMULATED)
+        answers = [self._simulated(way, options)]
         if way == KERNELS:
             # A coarser way is a placement too: it is kept where it is the best.
             answers += [replace(one, way=way) for one in given]
@@ -127,6 +134,24 @@ class Case:
     def bound(self) -> float:
         """Outputs a second that nothing beats: both devices full, links free, memory pooled."""
         return max((one.outputs / physical_bound(one) for one in self._pooled()), default=0.0)
+
+    def linked_bound(self) -> float:
+        """Outputs a second that no single placement beats, links, memory and the order of
+        launches in a unit counted: from linear programs of all batches and units in flight.
+        """
+        best = 0.0
+        for problem in sorted(self._pooled(), key=lambda one: -one.outputs / physical_bound(one)):
+            for units in IN_FLIGHT[::-1]:
+                if problem.outputs / physical_bound(problem) <= best:
+                    break
+                several = with_in_flight(problem, units)
+                model = milp.Model(several, "throughput", kinds(several))
+                try:
+                    bound = milp.relax(model, 20.0).bound
+                except InfeasibleError:
+                    continue
+                best = max(best, problem.outputs / bound)
+        return best
 
     def _pooled(self) -> Iterator[Problem]:
         """Problems whose memory fits into all devices together."""
@@ -153,7 +178,8 @@ class Case:
         """The placement with the fewest units in flight that should keep it busy, and with
         more of them: waiting for each other takes more than the estimate knows.
         """
-        outcome = evaluate(problem, assignment)
+        patient = replace(problem, machine=_waiting(problem.machine, PATIENCE))
+        outcome = evaluate(patient, assignment)
         if not outcome.allowed:
             return
         kept = held(_without_state(problem), assignment)
@@ -174,7 +200,7 @@ class Case:
         found: list[tuple[Option, Plan]] = []
         for problem in ranked[:3]:
             reached = max((option.rate for option, _ in found), default=0.0)
-            if 0.9 * problem.outputs / physical_bound(problem) < reached:
+            if problem.outputs / physical_bound(problem) < QUEUES * reached:
                 break
             starts = [
                 option.assignment
@@ -245,7 +271,7 @@ def _waiting(machine: Machine, wait: float) -> Machine:
     return replace(machine, links=links)
 
 
-def _varied(options: Iterable[Option]) -> list[Option]:
+def _varied(options: Iterable[Option], most: int = SIMULATED) -> list[Option]:
     """The most promising options, at most two of one batch and number of units in flight."""
     counts: dict[tuple[str, int], int] = {}
     chosen = []
@@ -254,7 +280,7 @@ def _varied(options: Iterable[Option]) -> list[Option]:
         counts[key] = counts.get(key, 0) + 1
         if counts[key] <= 2:
             chosen.append(option)
-    return chosen[:SIMULATED]
+    return chosen[:most]
 
 
 def _without_state(problem: Problem) -> Problem:

@@ -86,6 +86,7 @@ def run_case(
         "rates": {one.way: one.rate for one in (*found, best, today)},
         "batches": {one.way: one.batch for one in (*found, best, today)},
         "bound": case.bound(),
+        "linked_bound": case.linked_bound(),
         "price": sum(device.price for device in devices),
         "better": devices[better].key,
         "busy": best.result.busy.tolist() if best.result else [],
