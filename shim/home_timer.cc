@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "driver.h"
+#include "world.h"
 
 namespace tessera::shim {
 
@@ -40,6 +41,14 @@ void HomeTimer::end(CUstream stream, const Sample& sample, bool launched) {
   const std::lock_guard lock(mutex_);
   const bool recorded = driver().cuEventRecord(sample.end, stream) == CUDA_SUCCESS;
   (launched && recorded ? running_ : idle_).push_back(sample);
+  waiting_.store(running_.size(), std::memory_order_relaxed);
+}
+
+void HomeTimer::collect_waiting() {
+  // While anything is captured, anywhere, asking for an event's time would spoil the capture.
+  if (world().captures.load(std::memory_order_acquire) != 0) return;
+  const std::lock_guard lock(mutex_);
+  harvest();
 }
 
 void HomeTimer::harvest() {
@@ -57,6 +66,7 @@ void HomeTimer::harvest() {
     idle_.push_back(sample);
     return true;
   });
+  waiting_.store(running_.size(), std::memory_order_relaxed);
 }
 
 }  // namespace tessera::shim

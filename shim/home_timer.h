@@ -3,6 +3,8 @@
 
 #include <cuda.h>
 
+#include <atomic>
+#include <cstddef>
 #include <mutex>
 #include <vector>
 
@@ -25,6 +27,13 @@ class HomeTimer {
     return result;
   }
 
+  /// Adds what has ended to the counters: to be called where the program has waited for its work, so that the last
+  /// samples do not wait for another launch to be timed. One load when there are none.
+  void collect() {
+    if (waiting_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      collect_waiting();
+  }
+
  private:
   struct Sample {
     ts_kernel_counters* counters = nullptr;
@@ -33,8 +42,10 @@ class HomeTimer {
   };
   Sample begin(CUstream stream, ts_kernel_counters& counters);
   void end(CUstream stream, const Sample& sample, bool launched);
+  void collect_waiting();
   void harvest();
 
+  std::atomic<size_t> waiting_{0};  // running_.size()
   std::mutex mutex_;
   std::vector<Sample> running_, idle_;
 };

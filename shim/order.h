@@ -12,6 +12,7 @@
 
 #include "activity.h"
 #include "coherence.h"
+#include "home_timer.h"
 #include "runtime.h"
 #include "seams.h"
 #include "world.h"
@@ -62,6 +63,7 @@ CUresult complete(CUstream stream, bool per_thread, Describe&& describe, Call&& 
   const auto mark = world().in_flight.insert(world().in_flight.end(), footprint.writes);
   lock.unlock();
   const CUresult result = call();
+  if (result == CUDA_SUCCESS) home_timer().collect();
   lock.lock();
   world().in_flight.erase(mark);
   activity().bump(handle);  // behind the call: what is launched now has to wait for it
@@ -91,6 +93,7 @@ CUresult synchronize(Join&& join, Call&& call) {
     if (const CUresult joined = join(coherence); joined != CUDA_SUCCESS) return after_call(joined);
   }
   const CUresult result = call();
+  if (result == CUDA_SUCCESS) home_timer().collect();
   if (result == CUDA_SUCCESS && !world().calm()) {
     const std::lock_guard lock(world().mutex);
     world().check_workers();

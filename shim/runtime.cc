@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -18,6 +19,7 @@ namespace {
 
 constexpr long kMillisecond = 1000000;  // nanoseconds
 constexpr int64_t kDefaultTimeoutMs = 5000;
+constexpr size_t kReasonBytes = 256;  // as much as ts_all_home holds
 
 }  // namespace
 
@@ -79,8 +81,21 @@ void Runtime::stop(const char* reason) {
   }
 }
 
+void Runtime::keep_all_home(const char* format, const char* what) {
+  unknown_seen_.store(true, std::memory_order_release);
+  char text[kReasonBytes];
+  std::snprintf(text, sizeof text, format, what);
+  const char* expected = nullptr;
+  char* copy = ::strdup(text);
+  // The first reason is kept. Without memory for it there is still the line in the log.
+  if (copy != nullptr && !all_home_reason_.compare_exchange_strong(expected, copy, std::memory_order_acq_rel)) {
+    std::free(copy);
+  }
+}
+
 void Runtime::saw_unknown_function(const char* name) {
   if (unknown_seen_.exchange(true, std::memory_order_acq_rel)) return;
+  keep_all_home("the program uses %s, which this build does not know", name);
   log_line(LogLevel::kWarn,
            "the program uses %s, which this build does not know: every kernel stays home (a newer Tessera may know it)",
            name);
@@ -93,7 +108,7 @@ void Runtime::saw_deep_binding(const char* file) {
     std::free(const_cast<char*>(copy));
     return;
   }
-  unknown_seen_.store(true, std::memory_order_release);
+  keep_all_home("%s was loaded with RTLD_DEEPBIND and may use the driver unseen", copy);
   if (mode() == Mode::kActive) say_deep_binding();
 }
 

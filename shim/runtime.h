@@ -42,6 +42,8 @@ class Runtime {
   /// true nothing may become remote. It can turn true at any time.
   bool unknown_function_seen() const { return unknown_seen_.load(std::memory_order_acquire); }
   void saw_unknown_function(const char* name);
+  /// Why that is so, once it is, for the controller; null before. Lives as long as the process.
+  const char* all_home_reason() const { return all_home_reason_.load(std::memory_order_acquire); }
   /// A library was bound so that its calls pass the shim by, should it make any.
   /// Remembered in silence until the program turns out to use the driver.
   void saw_deep_binding(const char* file);
@@ -53,12 +55,14 @@ class Runtime {
   bool start();
   void begin_session();
   void say_deep_binding();
+  void keep_all_home(const char* format, const char* what);
   static void forked();
 
   std::atomic<Mode> mode_{Mode::kUnstarted};
   std::atomic<bool> unknown_seen_{false};
   std::atomic<const Settings*> settings_{nullptr};
   std::atomic<const char*> deep_binding_{nullptr};  // file of the first one
+  std::atomic<const char*> all_home_reason_{nullptr};
 };
 
 namespace detail {

@@ -75,10 +75,12 @@ class Session {
   /// False when the worker is of no use any more.
   bool look_after(WorkerLink& worker);
   void report_lost(uint32_t index, const std::string& reason);
+  void tell_all_home();
 
   std::mutex mutex_;  // the conversation with the controller
   Socket controller_;
   bool controller_gone_ = false;
+  bool all_home_told_ = false;
   uint32_t next_request_ = 1;
   SharedMemory counters_;
   ts_placement_table* placement_ = nullptr;
@@ -374,6 +376,7 @@ void Session::watch() {
       std::erase(links_, link);
     }
     if (mutex_.try_lock()) {
+      tell_all_home();
       read_unasked();
       mutex_.unlock();
     }
@@ -387,6 +390,20 @@ void Session::read_unasked() {
   } catch (const std::exception& error) {
     controller_gone_ = true;
     log_line(LogLevel::kWarn, "the controller is gone: known kernels keep their places, new ones stay home");
+  }
+}
+
+/// Why nothing moves any more, once that is so: users see it in `tessera-ctl status`. Precondition: the lock is held.
+void Session::tell_all_home() {
+  const char* reason = runtime().all_home_reason();
+  if (reason == nullptr || all_home_told_ || controller_gone_) return;
+  auto message = transport::make_message<ts_all_home>(TS_ALL_HOME, next_request_++);
+  std::strncpy(message.reason, reason, sizeof message.reason - 1);
+  try {
+    controller_.send(message, {}, Milliseconds(100));
+    all_home_told_ = true;
+  } catch (const std::exception&) {
+    controller_gone_ = true;
   }
 }
 

@@ -101,7 +101,8 @@ def test_up_status_down(cli: Cli) -> None:
     assert cli("up", "-d", "1").code == 0  # the same devices, said otherwise
     other = cli("up", "--device", "0")
     assert other.code == 1
-    assert "with workers for 1: tessera-ctl down ends it" in other.err
+    assert "it has workers on device 1; asked for are device 0" in other.err
+    assert "tessera-ctl down ends it" in other.err
     status = cli("status").ok()
     assert "No program is using the controller." in status
     assert json.loads(cli("status", "--json").ok())["workers"][0]["state"] == "up"
@@ -109,6 +110,46 @@ def test_up_status_down(cli: Cli) -> None:
     gone = cli("down")
     assert (gone.code, gone.out) == (3, "")
     assert gone.err.startswith("tessera-ctl: no controller runs in ")
+
+
+def test_up_beside_a_controller_that_is_not_the_one_asked_for(running: Cli, tmp_path: Path) -> None:
+    """What differs is said, nothing is changed, and the exit status tells."""
+    one_gpu = str(FakeMachine(tmp_path, 1).environment["TESSERA_DRIVER"])
+    driver = running("up", TESSERA_DRIVER=one_gpu)
+    assert (driver.code, driver.out) == (1, "")
+    assert "not as asked" in driver.err
+    assert (
+        "its GPUs are 0 NVIDIA A100, 1 NVIDIA L40S; those of this shell are 0 NVIDIA A100\n"
+        in driver.err
+    )
+    assert re.search(rf"TESSERA_DRIVER is '\S+' there, '{one_gpu}' here", driver.err)
+    missing = running("up", TESSERA_DRIVER="/nowhere/libcuda.so.1")
+    assert missing.code == 1
+    assert "those of this shell are not known (no driver: " in missing.err
+    store = running("up", TESSERA_STORE=str(tmp_path / "other.db"))
+    assert store.code == 1
+    assert f"its store is {running.machine.store}, here it is {tmp_path}/other.db" in store.err
+    setting = running("up", TESSERA_WORKER_MEMORY_MIB="64")
+    assert setting.code == 1
+    assert "TESSERA_WORKER_MEMORY_MIB is not set there, '64' here" in setting.err
+    none = running("up", "--no-workers")
+    assert none.code == 1
+    assert "it has workers on device 1; asked for are no device" in none.err
+    # The same driver by another name is the same.
+    copy = tmp_path / "link.so"
+    copy.symlink_to(running.environment["TESSERA_DRIVER"])
+    assert "was running already" in running("up", LD_LIBRARY_PATH=str(tmp_path)).ok()
+    note = running("run", "-q", "--", "/bin/true", TESSERA_DRIVER=one_gpu)
+    assert note.code == 0
+    assert "the controller was started otherwise: its GPUs are" in note.err
+
+
+def test_up_alone_asks_for_all_devices(cli: Cli) -> None:
+    cli("up", "--no-workers").ok()
+    result = cli("up")
+    assert result.code == 1
+    assert "it has workers on no device; asked for are device 1, all but the first" in result.err
+    assert cli("run", "-q", "--", "/bin/true").code == 0  # takes the controller that there is
 
 
 @pytest.mark.parametrize(
@@ -284,6 +325,34 @@ def test_placement_set_show_clear(running: Cli) -> None:
     assert "every kernel stays home" in running("placement", "clear").ok()
 
 
+def test_rules_and_policy_do_not_undo_each_other_in_silence(running: Cli) -> None:
+    first = running("placement", "set", "* -> 1").ok()
+    assert "The policy was home and is now manual" in first
+    assert "policy" not in running("placement", "set", "* -> L40S").ok()
+    running("placement", "policy", "home").ok()
+    again = running("placement", "set", "--append", "softmax -> home").ok()
+    assert "The policy was home and is now manual" in again
+    assert "placement policy home switches the rules off" in again
+    running("placement", "policy", "adaptive").ok()
+    planned = running("placement", "set", "* -> 1").ok()
+    assert "The policy stays adaptive: where no rule fits, its plan decides." in planned
+    assert running("placement", "policy").ok() == "adaptive\n"
+    cleared = running("placement", "clear").ok()
+    assert "There are no rules any more. The policy stays adaptive" in cleared
+    assert running("placement", "policy").ok() == "adaptive\n"
+    assert "Rules that are set have effect" in running("placement", "set", "--help").ok()
+
+
+def test_without_a_controller_the_policy_follows_in_the_same_way(cli: Cli) -> None:
+    assert "was home and is now manual" in cli("placement", "set", "* -> 1").ok()
+    cli("placement", "policy", "latency").ok()
+    assert "stays latency" in cli("placement", "set", "* -> 1").ok()
+    assert cli("placement", "policy").ok() == "latency\n"
+    cli("placement", "policy", "home").ok()
+    assert "was home and is now manual" in cli("placement", "set", "* -> 1").ok()
+    assert "was manual and is now home" in cli("placement", "clear").ok()
+
+
 def test_bad_rules_are_named_line_by_line(running: Cli) -> None:
     result = running("placement", "set", "* -> 1", "a b -> 1", "k -> 9")
     assert result.code == 1
@@ -297,7 +366,7 @@ def test_bad_rules_are_named_line_by_line(running: Cli) -> None:
 
 def test_placement_without_a_controller_edits_the_store(cli: Cli) -> None:
     result = cli("placement", "set", "* -> L40S")
-    assert result.ok() == "The rules are saved.\n"
+    assert result.ok().startswith("The rules are saved. ")
     assert "devices are checked when one starts" in result.err
     assert cli("placement", "show").ok() == "# policy: manual\n* -> L40S\n"
     assert cli("placement", "set", "nonsense").code == 1
@@ -402,12 +471,12 @@ def on_terminal(
 def test_screens_fit_the_terminal(running: Cli, columns: int) -> None:
     running("placement", "set", "mat* -> 1").ok()
     running("run", "-q", "--", *running.program("0"))
-    for words in (["status"], ["kernels"], ["devices"], ["show", "matmul"]):
+    for words in (["status"], ["kernels"], ["devices"], ["show", "matmul"], ["doctor"]):
         screen, code = on_terminal(running, words, "", columns)
-        assert code == 0
+        assert code == (1 if words == ["doctor"] else 0)  # the fake driver can do little
         plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen).replace("\r", "")
         longest = max(len(line) for line in plain.splitlines())
-        assert words[0] == "show" or longest <= columns, plain
+        assert longest <= columns, plain
 
 
 def test_pipes_get_plain_text(running: Cli) -> None:
@@ -462,6 +531,36 @@ def test_devices(cli: Cli) -> None:
     missing = cli("devices", TESSERA_DRIVER="/nowhere/libcuda.so.1")
     assert missing.code == 1
     assert "no driver" in missing.err
+    assert "install NVIDIA's driver" in missing.err
+
+
+def test_what_a_driver_says_about_its_failure_is_shown(cli: Cli, tmp_path: Path) -> None:
+    source, library = tmp_path / "broken.c", tmp_path / "libcuda.so.1"
+    source.write_text("""
+        #include <stdio.h>
+        int cuInit(unsigned flags) {
+          fputs("no such card: FOO\\n", stderr);
+          return 100 + 0 * flags;
+        }
+        int cuGetErrorName(int error, const char** text) {
+          *text = "CUDA_ERROR_NO_DEVICE";
+          return 0 * error;
+        }
+    """)
+    compiler = os.environ.get("CC", "cc")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+    devices = cli("devices", TESSERA_DRIVER=str(library))
+    assert devices.code == 1
+    failure = "cuInit failed with CUDA_ERROR_NO_DEVICE; the driver says: no such card: FOO"
+    assert failure in devices.err
+    assert "CUDA_VISIBLE_DEVICES" in devices.err
+    checks = json.loads(cli("doctor", "--json", TESSERA_DRIVER=str(library)).out)
+    [driver] = [check for check in checks if check["subject"] == "driver"]
+    assert driver["finding"] == failure
+    assert "CUDA_VISIBLE_DEVICES" in driver["mend"]
+    up = cli("up", TESSERA_DRIVER=str(library))
+    assert up.code == 1
+    assert failure in up.err
 
 
 def test_doctor_names_what_is_missing_and_how_to_mend_it(cli: Cli) -> None:
@@ -519,9 +618,30 @@ def test_down_waits_for_programs_unless_forced(running: Cli) -> None:
     assert process.stdout.readline() == "output of the program\n"
     refused = running("down")
     assert refused.code == 1
-    assert "programs are using the controller" in refused.err
-    running("down", "--force").ok()
-    process.terminate()
+    assert "nothing was stopped: 1 program on this controller" in refused.err
+    pid, named = re.search(r"^  process (\d+): (.*)$", refused.err, re.MULTILINE).groups()  # type: ignore[union-attr]
+    assert named == "python train.py"
+    assert "tessera-ctl down --wait" in refused.err
+    assert running("down", "--wait", "--force").code == 2
+    waiting = subprocess.Popen(
+        [sys.executable, "-m", "tessera.cli.main", "down", "--wait"],
+        env=running.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert waiting.stderr is not None
+    assert waiting.stderr.readline() == "waiting for:\n"
+    assert waiting.stderr.readline() == f"  process {pid}: python train.py\n"
+    waiting.send_signal(signal.SIGINT)
+    assert waiting.wait(20) == 130
+    assert "the controller goes on" in waiting.communicate()[1]
+    last = subprocess.Popen(
+        [sys.executable, "-m", "tessera.cli.main", "down", "--wait"],
+        env=running.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    time.sleep(0.5)
+    assert last.poll() is None
+    os.kill(int(pid), signal.SIGTERM)
+    assert "has stopped" in last.communicate(timeout=30)[0]
+    assert last.returncode == 0
     process.wait(20)
     process.stdout.close()
 
@@ -548,6 +668,10 @@ def test_every_command_has_help_with_examples(cli: Cli) -> None:
 
     found = list(leaves(typer.main.get_command(app), []))
     assert len(found) >= 15
+    for path, _ in [*found, ([], ""), (["placement"], "")]:
+        out = cli(*path, "--help", COLUMNS="80").ok()
+        assert max(len(line) for line in out.splitlines()) <= 80, out
+        assert not re.search(r"<\w|\{[A-Z]|\b(TEXT|INTEGER|FLOAT|PATH)\b", out), out
     for path, text in found:
         assert f"tessera-ctl {' '.join(path)}" in text or path == ["env"], path
         assert re.search("Examples?:", text), path

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,3 +66,63 @@ def test_a_program_is_moved_and_its_results_stay(environment: dict[str, str]) ->
     shown = control(environment, "show", "heat_step").stdout
     assert "Runs on     worker 1: rule in line 1" in shown
     assert "reads bytes" in shown
+
+
+def faulty(
+    environment: dict[str, str], *words: str
+) -> "tuple[subprocess.CompletedProcess[str], dict[str, Any]]":
+    """A run of faulty.py, whose `careful` is placed on the worker, and its report."""
+    report = Path(environment["TESSERA_STORE"]).with_suffix(".json")
+    program = [sys.executable, str(Path(__file__).with_name("faulty.py")), *words]
+    options = ["--report", str(report), "--", *program]
+    done = control(environment, "run", *options, check=False)
+    return done, json.loads(report.read_text())
+
+
+def test_launches_at_home_are_timed_while_others_are_moved(environment: dict[str, str]) -> None:
+    control(environment, "placement", "set", "careful -> 1")
+    control(environment, "up")
+    done, report = faulty(environment)
+    assert (done.returncode, done.stdout) == (0, "right\n")
+    kernels = {kernel["name"]: kernel for kernel in report["kernels"]}
+    assert kernels["careful"]["launches"] == {"1": 30}
+    assert kernels["steady"]["launches"] == {"0": 30}
+    assert kernels["steady"]["timed"] == {"0": 8}
+    assert kernels["steady"]["time_ns"]["0"] > 0
+    assert re.search(r"^steady +home +30 +\S+ us \(8\) ", done.stderr, re.MULTILINE)
+    home = json.loads(control(environment, "status", "--json").stdout)["home"]
+    assert (home["launches"], home["timed"]) == (30, 8)
+
+
+def test_a_program_that_might_hide_calls_is_shown_as_all_at_home(
+    environment: dict[str, str],
+) -> None:
+    control(environment, "placement", "set", "careful -> 1")
+    control(environment, "up")
+    done, report = faulty(environment, "blind")
+    assert (done.returncode, done.stdout) == (0, "right\n")
+    why = "libutil.so.1 was loaded with RTLD_DEEPBIND and may use the driver unseen"
+    assert report["all_home"] == [why]
+    assert f"all at home: {why}" in done.stderr
+    assert re.search(r"^careful +home +30 ", done.stderr, re.MULTILINE)
+    kernels = control(environment, "kernels", "careful").stdout
+    assert f"the last program kept all at home: {why}" in kernels
+    _, report = faulty(environment)
+    assert report["all_home"] == []
+    assert "rule in line 1\n" in control(environment, "kernels", "careful").stdout
+
+
+def test_a_fault_on_a_worker_is_told_with_its_kernel_and_log(environment: dict[str, str]) -> None:
+    control(environment, "placement", "set", "careful -> 1")
+    control(environment, "up")
+    done, report = faulty(environment, "fault")
+    assert done.returncode == 1
+    [loss] = report["losses"]
+    assert loss["worker"] == 1
+    assert "CUDA_ERROR_ASSERT; this program was running careful" in loss["reason"]
+    assert "Assertion `i != worst` failed" in loss["said"]
+    assert loss["said"] in Path(loss["log"]).read_text()
+    assert f"lost worker 1: {loss['reason']}; the device said: {loss['said']}" in done.stderr
+    status = control(environment, "status").stdout
+    assert re.search(r"! \S+ process \d+ \(.*faulty.py fault, ended\) lost worker 1: ", status)
+    assert faulty(environment)[0].stdout == "right\n"  # on a worker that was started again

@@ -12,6 +12,7 @@ from tessera.placement import (
     make_policy,
     parse_rules,
     place,
+    policy_for_rules,
     unmatched_rules,
 )
 from tessera.placement.rules import MAX_TEXT
@@ -137,7 +138,10 @@ def test_what_cannot_move_stays_home_and_says_why() -> None:
     assert why(Kernel(0, "k", "ab", has_summary=False)) == "not analysed yet"
     assert why(Kernel(0, "k", "ab", properties=prints)) == "stays home: prints"
     assert why(kernel, "* -> 3") == "worker 3 is down"
-    assert why(Kernel(0, "k", "ab", minimum_architecture=90)) == "needs sm_90 or newer, worker 1 is sm_89"
+    assert (
+        why(Kernel(0, "k", "ab", minimum_architecture=90))
+        == "needs sm_90 or newer, worker 1 is sm_89"
+    )
     assert "sm_90 and no other" in why(Kernel(0, "k", "ab", only_architecture=90))
     within = Kernel(0, "k", "ab", minimum_architecture=90, only_architecture=9)
     assert why(within) == "needs sm_90 or newer of 9.x, worker 1 is sm_89"
@@ -164,6 +168,14 @@ def test_the_home_policy_ignores_rules() -> None:
     assert place(Kernel(0, "k", ""), make_policy("home", rules), ONE).device == 0
     with pytest.raises(ValueError, match="unknown policy 'fast'"):
         make_policy("fast", Rules())
+
+
+def test_rules_that_are_set_have_effect_and_leave_plans_alone() -> None:
+    assert policy_for_rules("home", True) == "manual"
+    assert policy_for_rules("manual", True) == "manual"
+    assert policy_for_rules("manual", False) == "home"
+    for planned in ("latency", "throughput", "adaptive"):
+        assert policy_for_rules(planned, True) == policy_for_rules(planned, False) == planned
 
 
 def test_rules_that_fit_nothing_are_named() -> None:

@@ -17,7 +17,8 @@ from tessera.settings import Settings, SettingsError, definitions, header_path, 
 
 STRUCTS = [
     "ts_message", "ts_device", "ts_hello", "ts_worker_info", "ts_welcome", "ts_workers",
-    "ts_refused", "ts_kernel_query", "ts_kernel_info", "ts_worker_lost", "ts_placement_table",
+    "ts_refused", "ts_kernel_query", "ts_kernel_info", "ts_worker_lost", "ts_all_home",
+    "ts_placement_table",
     "ts_kernel_counters", "ts_worker_counters", "ts_counters_table", "ts_channel_header",
     "ts_worker_status", "ts_summary",
 ]  # fmt: skip
@@ -137,6 +138,7 @@ def test_garbage_is_an_error_and_no_crash(data: bytes) -> None:
         protocol.Hello.unpack,
         protocol.KernelQuery.unpack,
         protocol.WorkerLost.unpack,
+        protocol.AllHome.unpack,
         protocol.read_summary_header,
         protocol.unpack_workers,
     ):

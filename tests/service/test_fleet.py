@@ -4,10 +4,15 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 from fake_program import FakeMachine, FakeProgram, RunningController, ptx, wait_until
+from tessera import protocol
+from tessera.cluster import worker_log
 from tessera.cluster.devices import find_devices
 from tessera.cluster.processes import ProcessIdentity, variable_of
+from tessera.cluster.worker_log import Part
+from tessera.protocol import packets
 
 
 def test_a_killed_worker_is_started_again_and_programs_hear_of_it(
@@ -27,6 +32,57 @@ def test_a_killed_worker_is_started_again_and_programs_hear_of_it(
     wait_until(lambda: controller.status()["problems"] == [])
     program.query(ptx("k"), "k")  # reads what was pushed meanwhile
     assert [workers[0].up for workers in program.pushed] == [False, True]
+
+
+def test_a_lost_worker_is_told_with_its_log_and_what_the_device_said(
+    controller: RunningController, program: FakeProgram
+) -> None:
+    log = controller.folder / "worker-1.log"
+    with log.open("a") as file:
+        file.write("f.cu:7: careful: Assertion `i != worst` failed.\n")
+        file.write("tessera-worker 1: program 1 is given up\n")
+    lost = protocol.WorkerLost(1, "worker 1: a kernel failed: CUDA_ERROR_ASSERT; running careful")
+    packets.send(program.sock, lost.pack(program.next()))
+    wait_until(lambda: controller.status()["faults"])
+    [fault] = controller.status()["faults"]
+    assert fault["reason"] == "a kernel failed: CUDA_ERROR_ASSERT; running careful"
+    assert fault["said"] == "f.cu:7: careful: Assertion `i != worst` failed."
+    assert (fault["log"], fault["pid"]) == (str(log), os.getpid())
+    [told] = controller.status()["programs"][0]["counters"]["losses"]
+    assert told.items() <= fault.items()
+    # The log is still there, and not taken for the next worker's, when that has been started.
+    [worker] = controller.status()["workers"]
+    os.kill(worker["pid"], signal.SIGKILL)
+    wait_until(lambda: controller.status()["workers"][0]["restarts"] == 1)
+    controller.wait_for_workers()
+    assert controller.status()["faults"] == [fault]
+    assert Part.last(log).device_said() == ""
+
+
+def test_figures_of_a_worker_count_on_when_it_is_started_again(
+    controller: RunningController,
+) -> None:
+    [before] = controller.status()["workers"]
+    os.kill(before["pid"], signal.SIGKILL)
+    wait_until(lambda: controller.status()["workers"][0]["restarts"] == 1)
+    [after] = controller.wait_for_workers()
+    assert after["launches"] == 2 * before["launches"] > 0
+
+
+def test_a_log_that_is_too_long_is_put_aside(tmp_path: Path) -> None:
+    path = worker_log.path_of(tmp_path, 3)
+    path.write_bytes(b"x" * (worker_log.LIMIT + 1))
+    worker_log.begin(path, 3, "GPU").close()
+    assert path.stat().st_size < 200
+    assert path.with_suffix(".log.1").stat().st_size > worker_log.LIMIT
+    assert Part.last(path).lines() == []
+    assert Part.last(tmp_path / "nowhere").lines() == []
+    with path.open("a") as file:
+        file.write("one\n\ntwo\n")
+    first = Part.last(path)
+    worker_log.begin(path, 3, "GPU").close()
+    assert first.lines() == ["one", "two"]
+    assert Part.last(path).start > first.start
 
 
 def test_a_worker_that_dies_each_time_is_given_up(machine: FakeMachine) -> None:

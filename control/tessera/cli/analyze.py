@@ -31,7 +31,8 @@ def analyze(
         bool, typer.Option("--kernels", "-k", help="A line for each kernel, not for each file.")
     ] = False,
     jobs: Annotated[
-        int, typer.Option("--jobs", "-j", min=0, help="Processes; 0: one for each core.")
+        int,
+        typer.Option("--jobs", "-j", metavar="N", min=0, help="Processes; 0: one a core."),
     ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON list, complete.")] = False,
     analysis: Annotated[str, typer.Option(hidden=True)] = "tessera.analysis",

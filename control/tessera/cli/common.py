@@ -81,10 +81,11 @@ def _as_cli_error(error: Exception) -> CliError | None:
 
     if isinstance(error, NotRunningError):
         return CliError(f"{error}\nstart one: tessera-ctl up", NOT_RUNNING)
+    if isinstance(error, DevicesError):
+        return CliError(f"{error.problem}\n{error.remedy}")
     known = (
         ClientError,
         DaemonError,
-        DevicesError,
         NativeError,
         RuntimeFolderError,
         SettingsError,

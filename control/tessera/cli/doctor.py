@@ -67,7 +67,7 @@ def _print(checks: list[Check]) -> None:
     styles = {"ok": "green", "note": "yellow", "bad": "red"}
     grid = Table.grid(padding=(0, 2, 0, 0))
     for check in checks:
-        finding = render.one_line(check.finding, 400)
+        finding = render.one_line(check.finding, 800)
         grid.add_row(Text(check.state, styles[check.state]), check.subject, Text(finding))
         if check.mend:
             grid.add_row("", "", Text(f"→ {check.mend}", "dim"))
@@ -118,10 +118,7 @@ def _driver() -> Iterator[Check]:
     try:
         machine: Machine = find_devices(deep=True)
     except DevicesError as error:
-        yield Check(
-            "bad", "driver", str(error),
-            "install NVIDIA's driver, or name one with TESSERA_DRIVER or LD_LIBRARY_PATH",
-        )  # fmt: skip
+        yield Check("bad", "driver", error.problem, error.remedy)
         return
     version = f"CUDA {machine.version // 1000}.{machine.version % 1000 // 10}"
     if machine.version < OLDEST_DRIVER:
@@ -300,7 +297,7 @@ def _programs() -> Iterator[Check]:
 
     for process in cuda_processes():
         if not process.interposed:
-            command = render.one_line(process.command, 60)
+            command = render.command(process.command)
             yield Check(
                 "note", "programs", f"process {process.pid} uses CUDA without Tessera: {command}",
                 "start it with tessera-ctl run, or with what tessera-ctl env prints",

@@ -22,7 +22,7 @@ MARK = "#:"  # starts the lines that explain the file; they are not kept
 
 def edit_rules(before: Current, save: Callable[[str, int], Outcome]) -> None:
     """Ends the command when the rules are given up; what was typed is then kept in a file."""
-    from tessera.cli.placement import print_findings
+    from tessera.cli.placement import policy_words, print_findings
     from tessera.service.client import ClientError
     from tessera.store import StoreError
 
@@ -47,7 +47,8 @@ def edit_rules(before: Current, save: Callable[[str, int], Outcome]) -> None:
     if outcome.note:
         print(f"note: {outcome.note}", file=sys.stderr)
     path.unlink()
-    print("The rules are in force." if before.running else "The rules are saved.")
+    done = "The rules are in force." if before.running else "The rules are saved."
+    print(f"{done}{policy_words(outcome)}")
 
 
 def _new_file(before: Current) -> Path:

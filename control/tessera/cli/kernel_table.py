@@ -26,9 +26,10 @@ def totals(counters: dict[str, Any]) -> tuple[int, int, int]:
     return home, away, moved
 
 
-def launched(
-    kernels: Sequence[dict[str, Any]], workers: Sequence[dict[str, Any]], rows: int | None
-) -> list[Any]:
+MEAN_EXPLAINED = "MEAN: device time of one launch, over the launches in brackets: not all are timed"
+
+
+def launched(kernels: Sequence[dict[str, Any]], rows: int | None) -> list[Any]:
     """The kernels launched most, with a line for those left out. `rows`: how many; None: all."""
     ordered = sorted(kernels, key=lambda kernel: (-sum(kernel["launches"].values()), kernel["id"]))
     shown = ordered if rows is None else ordered[:rows]
@@ -36,13 +37,14 @@ def launched(
     columns = [Column("KERNEL", least=14), Column("ON")]
     for device in devices:
         columns.append(Column(_device_title(device), right=True))
-        columns.append(Column("TIME", right=True, drop=1))
+        columns.append(Column("MEAN", right=True, drop=1))
     columns += [Column("IN", right=True, drop=2), Column("WHY AT HOME", least=16, prose=True)]
     parts: list[Any] = [render.table(columns, [_row(kernel, devices) for kernel in shown])]
     if len(shown) < len(ordered):
         left = render.count(len(ordered) - len(shown), "more kernel")
         parts.append(Text(f"and {left}: tessera-ctl status --all", style="dim"))
-    del workers
+    if any(kernel["launches"] for kernel in shown):
+        parts.append(Text(MEAN_EXPLAINED, style="dim"))
     return parts
 
 
@@ -51,14 +53,40 @@ def _device_title(device: str) -> str:
 
 
 def _row(kernel: dict[str, Any], devices: Sequence[str]) -> list[Any]:
-    cells: list[Any] = [render.one_line(kernel["name"]), place_word(kernel["device"])]
+    place = _device_title(str(kernel["device"])) if kernel["device"] else "home"
+    cells: list[Any] = [render.one_line(kernel["name"]), place]
     for device in devices:
         launches = kernel["launches"].get(device, 0)
         timed = kernel["timed"].get(device, 0)
         cells.append(render.number(launches) if launches else "")
-        cells.append(render.duration(kernel["time_ns"].get(device, 0) / timed) if timed else "")
+        cells.append(_mean(kernel["time_ns"].get(device, 0), timed) if launches else "")
     moved = sum(kernel["bytes_in"].values())
     return [*cells, render.size(moved) if moved else "", why_home(kernel)]
+
+
+def _mean(nanoseconds: int, timed: int) -> str:
+    """Of the launches that were timed, and how many they are."""
+    return (
+        f"{render.duration(nanoseconds / timed)} ({render.number(timed)})" if timed else "not timed"
+    )
+
+
+def remarks(programs: Sequence[dict[str, Any]]) -> list[str]:
+    """What befell programs that a user should know, one line each; `programs` as in status."""
+    lines = []
+    for program in programs:
+        counters = program["counters"]
+        who = f"process {program['pid']} ({render.command(program['program'])})"
+        if counters.get("all_home"):
+            lines.append(f"{who}: all at home: {counters['all_home']}")
+        lines += [f"{who} {lost(loss)}" for loss in counters.get("losses", [])]
+    return lines
+
+
+def lost(loss: dict[str, Any]) -> str:
+    """How a program lost a worker, what the device said, and where to read on."""
+    said = f"; the device said: {loss['said']}" if loss["said"] else ""
+    return f"lost worker {loss['worker']}: {loss['reason']}{said} (log: {loss['log']})"
 
 
 def place_word(device: int) -> str:

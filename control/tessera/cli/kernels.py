@@ -9,6 +9,7 @@ import time
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.text import Text
 
 from tessera.cli import catalogue, kernel_table, render
@@ -105,11 +106,18 @@ def show(
     lines = _facts(found["kernel"], found["image"])
     width = max(len(name) for name, _ in lines)
     for name, value in lines:
-        out.print(Text.assemble((f"{name:<{width}}  ", "bold"), value), soft_wrap=True)
+        line = _wrapped(f"{name:<{width}}  {value}", out)
+        out.print(Text.assemble((line[:width], "bold"), line[width:]), soft_wrap=True)
     explanation = _explanation(found["kernel"])
     if explanation:
         out.print()
-        out.print(Text(explanation), soft_wrap=True)
+        text = "\n".join(_wrapped(line, out) for line in explanation.split("\n"))
+        out.print(Text(text), soft_wrap=True)
+
+
+def _wrapped(line: str, out: Console) -> str:
+    """Broken between words for a terminal, whole in a pipe."""
+    return render.wrapped(line, out.width) if out.is_terminal else line
 
 
 def _facts(kernel: dict[str, Any], image: dict[str, Any] | None) -> list[tuple[str, str]]:

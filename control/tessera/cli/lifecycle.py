@@ -11,9 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from tessera.cli import render
-from tessera.cli.common import NOT_RUNNING, ask, clear_errors, fail, folder
+from tessera.cli.common import NOT_RUNNING, USAGE, ask, clear_errors, fail, folder, store_path
 
 SETTLE_TIMEOUT = 60.0  # seconds that workers get to become ready
+WAIT_PERIOD = 0.2  # seconds between looks at whether programs have ended
+INTERRUPTED = 130  # exit status, as shells have it
 
 DevicesOption = Annotated[
     list[int] | None,
@@ -38,7 +40,9 @@ def up(
 ) -> None:
     """Start the controller, and a worker on each further GPU.
 
-    When a controller runs already with the same devices, that is as good.
+    When a controller runs already, and is what this would start, that is as good. When it is
+    not, because its devices, its store or its settings are others, this says what differs and
+    changes nothing; the exit status is then 1.
 
     \b
     Examples:
@@ -50,8 +54,11 @@ def up(
         chosen = chosen_devices(device, no_workers)
         if foreground:
             _become_controller(chosen)
-        status, fresh = start(chosen)
+        status, fresh = start(chosen, exact=True)
     _describe(status, fresh)
+    driver = status["controller"]["driver"]
+    if driver["error"]:
+        fail(f"there are no workers: {driver['error']}\n{driver['remedy']}")
     failed = [worker for worker in status["workers"] if worker["state"] != "up"]
     if failed:
         fail(
@@ -69,11 +76,18 @@ def chosen_devices(device: list[int] | None, no_workers: bool) -> tuple[int, ...
     return tuple(device) if device else None
 
 
-def start(chosen: tuple[int, ...] | None) -> tuple[dict[str, Any], bool]:
-    """Starts a controller, or joins the one that runs; waits for its workers."""
-    from tessera.service import daemon
+def start(chosen: tuple[int, ...] | None, *, exact: bool = False) -> tuple[dict[str, Any], bool]:
+    """Starts a controller, or joins the one that runs; waits for its workers.
+
+    With `exact` one that runs already has to be the one that would be started.
+    """
+    from tessera.service import daemon, differences
 
     started = daemon.start(folder(), chosen)
+    if exact and started.status is not None:
+        found = differences.of_all(started.status, chosen, store_path())
+        if found:
+            raise daemon.RunningOtherwiseError(started.pid, found)
     deadline = time.monotonic() + SETTLE_TIMEOUT
     while True:
         status: dict[str, Any] = ask("status")["status"]
@@ -115,11 +129,15 @@ def _describe(status: dict[str, Any], fresh: bool) -> None:
         rows.append([f"  device {device['ordinal']}", device["name"], role])
     if rows:
         render.show(out, render.table([render.Column("")] * 3, rows, header=False))
+    known = status["controller"]["driver"]["error"]  # ends the command, and is said then
     for problem in status["problems"]:
-        out.print(f"Note: {render.one_line(problem)}", soft_wrap=True)
+        if not known or known not in problem:
+            out.print(f"Note: {render.one_line(problem)}")
+    if known:
+        return
     if not status["workers"]:
-        out.print(_without_workers(status), soft_wrap=True)
-    out.print("Run a program with it: tessera-ctl run -- COMMAND", soft_wrap=True)
+        out.print(_without_workers(status))
+    out.print("Run a program with it: tessera-ctl run -- COMMAND")
 
 
 def _without_workers(status: dict[str, Any]) -> str:
@@ -141,22 +159,58 @@ def down(
             help="Even while programs use it. What lies on workers alone is then lost to them.",
         ),
     ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", "-w", help="As soon as no program uses it any more.")
+    ] = False,
 ) -> None:
     """Stop the controller and its workers.
+
+    While programs use it nothing is stopped, unless you wait for them or use force: their
+    data may lie on a worker. Those programs are named.
 
     \b
     Examples:
       tessera-ctl down
+      tessera-ctl down --wait        when the programs that are running have ended
       tessera-ctl down --force       although programs are running
     """
     from tessera.service import daemon
-    from tessera.service.client import ClientError
 
+    if force and wait:
+        fail("either --force or --wait", USAGE)
     with clear_errors():
         try:
-            pid = daemon.stop(folder(), force=force)
-        except ClientError as error:
-            fail(f"{error}\nwait for them, or use tessera-ctl down --force")
+            pid = _stop_when_unused() if wait else daemon.stop(folder(), force=force)
+        except daemon.InUseError as error:
+            users = render.count(len(error.programs), "program")
+            fail(
+                f"nothing was stopped: {users} on this controller\n{_named(error.programs)}\n"
+                "tessera-ctl down --wait waits for them; with --force they may fail"
+            )
     if pid is None:
         fail(f"no controller runs in {folder()}", NOT_RUNNING)
     print(f"The controller has stopped (process {pid}).")
+
+
+def _stop_when_unused() -> int | None:
+    """Stops the controller once no program uses it, and says whom it waits for."""
+    from tessera.service import daemon
+
+    said = ""
+    while True:
+        try:
+            return daemon.stop(folder())
+        except daemon.InUseError as error:
+            if (names := _named(error.programs)) != said:
+                said = names
+                print(f"waiting for:\n{names}", file=sys.stderr, flush=True)
+        try:
+            time.sleep(WAIT_PERIOD)
+        except KeyboardInterrupt:
+            fail("not waited for any longer: the controller goes on", INTERRUPTED)
+
+
+def _named(programs: list[dict[str, Any]]) -> str:
+    return "\n".join(
+        f"  process {one['pid']}: {render.command(one['program'], 100)}" for one in programs
+    )

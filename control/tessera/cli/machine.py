@@ -45,10 +45,10 @@ def devices(
         return
     columns = [
         Column("NUMBER", right=True),
-        Column("NAME", least=16),
+        Column("NAME"),
         Column("CC"),
         Column("MEMORY", right=True),
-        Column("UUID", least=16),
+        Column("UUID", least=13, prose=True),
         Column("ROLE"),
     ]
     rows = []

@@ -18,13 +18,15 @@ from tessera.cli import (
     machine,
     placement,
     plan,
+    render,
     run,
     status,
     verify,
 )
 from tessera.cli.common import CliError
+from tessera.cli.help import Commands
 
-app = typer.Typer(
+app = Commands(
     name="tessera-ctl",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -49,11 +51,11 @@ def root(
 
     \b
     A first run:
-      tessera-ctl up                              start the controller and its workers
-      tessera-ctl run -- python train.py          run a program with it
-      tessera-ctl kernels                         see its kernels
-      tessera-ctl placement set 'matmul* -> 1'    say where some of them run
-      tessera-ctl status --watch                  watch
+      tessera-ctl up                            start the controller and workers
+      tessera-ctl run -- python train.py        run a program with it
+      tessera-ctl kernels                       see its kernels
+      tessera-ctl placement set 'matmul* -> 1'  say where some of them run
+      tessera-ctl status --watch                watch
 
     \b
     Exit status: 0 done, 1 failed, 2 wrong usage, 3 no controller runs.
@@ -81,7 +83,7 @@ def main() -> None:
     try:
         app(prog_name="tessera-ctl")
     except CliError as error:
-        print(f"tessera-ctl: {error}", file=sys.stderr)
+        render.complain(f"tessera-ctl: {error}")
         sys.exit(error.status)
     except BrokenPipeError:
         # Whoever read our output has seen enough. Nothing more is to be flushed there.

@@ -14,12 +14,14 @@ import typer
 
 from tessera.cli import editing, render
 from tessera.cli.common import CliError, ask, ask_if_running, clear_errors, fail, store_path
+from tessera.cli.help import Commands
 
-app = typer.Typer(
+app = Commands(
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Say which kernels run where.\n\nRunning programs follow within a second. Without a "
-    "controller the rules are checked as far as possible, and kept for the next one.",
+    "controller the rules are checked as far as possible, and kept for the next one. Rules have "
+    "effect under every policy but home; setting rules under that one makes it manual.",
 )
 
 
@@ -42,6 +44,8 @@ class Outcome:
     errors: list[list[Any]]
     warnings: list[list[Any]]
     note: str = ""
+    policy: str = ""
+    policy_before: str = ""
 
 
 def current() -> Current:
@@ -74,11 +78,11 @@ def save(text: str, base_revision: int | None = None, policy: str | None = None)
             raise
         return Outcome(error.answer["errors"], [])
     note = f"kept in memory only: {answer['in_memory']}" if answer["in_memory"] else ""
-    return Outcome([], answer["warnings"], note)
+    return Outcome([], answer["warnings"], note, answer["policy"], answer["policy_before"])
 
 
 def _save_offline(text: str, base_revision: int | None, policy: str | None) -> Outcome:
-    from tessera.placement import parse_rules, unmatched_rules
+    from tessera.placement import parse_rules, policy_for_rules, unmatched_rules
     from tessera.store import Store
 
     rules = parse_rules(text, [])
@@ -88,13 +92,14 @@ def _save_offline(text: str, base_revision: int | None, policy: str | None) -> O
     with Store(store_path()) as store:
         known = [(kernel.name, kernel.image) for kernel in store.kernels()]
         store.save_rules(text, base_revision)
-        meant = text_has_rules(text)
-        store.save_setting("policy", policy or ("manual" if meant else "home"))
+        before = store.setting("policy", "home")
+        after = policy or policy_for_rules(before, text_has_rules(text))
+        store.save_setting("policy", after)
     warnings = [[f.line, f.message] for f in unmatched_rules(rules, known)] if known else []
     note = (
         "no controller runs: devices are checked when one starts" if rules.unknown_devices else ""
     )
-    return Outcome([], warnings, note)
+    return Outcome([], warnings, note, after, before)
 
 
 def text_has_rules(text: str) -> bool:
@@ -117,7 +122,18 @@ def _finish(outcome: Outcome, done: str) -> None:
     print_findings(outcome.warnings, "warning: ")
     if outcome.note:
         print(f"note: {outcome.note}", file=sys.stderr)
-    print(done)
+    print(f"{done}{policy_words(outcome)}")
+
+
+def policy_words(outcome: Outcome) -> str:
+    """What the new rules mean for the policy, or it for them."""
+    if outcome.policy != outcome.policy_before:
+        switch = " (placement policy home switches the rules off)"
+        how = switch if outcome.policy == "manual" else ""
+        return f" The policy was {outcome.policy_before} and is now {outcome.policy}{how}."
+    if outcome.policy in {"home", "manual"}:
+        return ""
+    return f" The policy stays {outcome.policy}: where no rule fits, its plan decides."
 
 
 @app.command("show")
@@ -170,6 +186,9 @@ def set_(
     re:EXPRESSION; DEVICE is home, a worker's number, or the name of its GPU. The
     last rule that fits a kernel wins.
 
+    Rules that are set have effect: under the policy `home`, which would ignore them, the
+    policy becomes `manual`, and the command says so.
+
     \b
     Examples:
       tessera-ctl placement set '* -> 1'
@@ -217,7 +236,10 @@ def edit() -> None:
 
 @app.command("clear")
 def clear() -> None:
-    """Drop all rules: every kernel stays home.
+    """Drop all rules: every kernel stays home, or where a plan says.
+
+    The policy `manual` becomes `home`, where new rules start from; one that follows plans
+    stays.
 
     \b
     Example:
@@ -225,7 +247,9 @@ def clear() -> None:
     """
     with clear_errors():
         outcome = save("")
-    _finish(outcome, "There are no rules any more: every kernel stays home.")
+    planned = outcome.policy not in {"home", "manual"}
+    rest = "." if planned else ": every kernel stays home."
+    _finish(outcome, f"There are no rules any more{rest}")
 
 
 @app.command("policy")
@@ -240,7 +264,8 @@ def policy(
 ) -> None:
     """Show or choose what decides where kernels run.
 
-    `home` switches the rules off and keeps them; `manual` switches them on. `latency`
+    `home` switches the rules off and keeps them, until `manual` or the next
+    `placement set` or `edit` switches them on. `latency`
     and `throughput` follow the plans that `tessera-ctl plan --apply` has made, where no
     rule fits; `adaptive` changes between the two with the load.
 

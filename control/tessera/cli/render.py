@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, Any
@@ -22,7 +23,7 @@ class Column:
     title: str
     right: bool = False
     least: int = 0  # not 0: shortened down to this when the terminal is too narrow
-    drop: int = 0  # not 0: left out when that is not enough, the highest number first
+    drop: int = 0  # not 0: left out when that is not enough, the highest number first, all of it
     prose: bool = False  # shortened at the end; names lose their middle
 
 
@@ -32,6 +33,23 @@ def console(stream: IO[str] | None = None) -> Console:
     if target.isatty():
         return Console(file=target, highlight=False)
     return Console(file=target, highlight=False, width=_WIDE, no_color=True, legacy_windows=False)
+
+
+def complain(text: str) -> None:
+    """An error, on stderr; on a terminal lines are broken between words, and indented then."""
+    if sys.stderr.isatty():
+        width = console(sys.stderr).width
+        text = "\n".join(wrapped(line, width) for line in text.split("\n"))
+    print(text, file=sys.stderr)
+
+
+def wrapped(line: str, width: int) -> str:
+    """A line broken between words; what follows is indented a bit more than it."""
+    indent = len(line) - len(line.lstrip())
+    return textwrap.fill(
+        line, max(width, indent + 20), subsequent_indent=" " * (indent + 2),
+        break_long_words=False, break_on_hyphens=False, drop_whitespace=True,
+    )  # fmt: skip
 
 
 class Table:
@@ -76,7 +94,8 @@ class Table:
             droppable = [i for i in shown if self._columns[i].drop]
             if spare >= 0 or not droppable:
                 break
-            shown.remove(max(droppable, key=lambda i: self._columns[i].drop))
+            last = max(self._columns[i].drop for i in droppable)
+            shown = [i for i in shown if self._columns[i].drop != last]
         for i in shown:
             wanted = natural[i] - least[i]
             others = sum(natural[j] - least[j] for j in shown if j > i)
@@ -151,6 +170,11 @@ def age(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 59.5 else duration(seconds * 1e9)
 
 
+def estimate(nanoseconds: float) -> str:
+    """A duration that was not measured as such: ~1.5 ms."""
+    return f"~{duration(nanoseconds)}"
+
+
 def number(value: int) -> str:
     """1,234,567"""
     return f"{value:,}"
@@ -164,6 +188,17 @@ def capability(value: int) -> str:
 def count(value: int, word: str) -> str:
     """1 kernel, 2 kernels."""
     return f"{value:,} {word}{'' if value == 1 else 's'}"
+
+
+def command(text: str, longest: int = 60) -> str:
+    """A command line, shortened where it must be: folders go first, then its middle."""
+    line = one_line(text, 1000)
+    if len(line) > longest:
+        line = " ".join(word.rpartition("/")[2] or word for word in line.split(" "))
+    if len(line) > longest:
+        tail = longest // 3
+        line = f"{line[: longest - tail - 1]}…{line[-tail:]}"
+    return line
 
 
 def one_line(text: str, longest: int = 200) -> str:

@@ -51,13 +51,13 @@ def run(
       tessera-ctl run -- python train.py --epochs 1
       tessera-ctl run -d 1 -- ./simulate
       tessera-ctl run -q --report moved.json -- python infer.py
-      tessera-ctl placement set 'matmul* -> 1' && tessera-ctl run -- python infer.py
+      tessera-ctl run --no-workers -- python infer.py
     """
     with clear_errors():
         status, fresh = start(chosen_devices(device, no_workers))
         try:
-            for problem in status["problems"]:
-                print(f"tessera: {render.one_line(problem)}", file=sys.stderr)
+            for problem in [*status["problems"], *_differences(status, fresh)]:
+                print(f"tessera: {render.one_line(problem, 800)}", file=sys.stderr)
             run_id = uuid.uuid4().hex
             begin = time.monotonic()
             code = _run_child(command, run_id)
@@ -72,6 +72,14 @@ def run(
             if fresh:
                 _stop()
     raise typer.Exit(code)
+
+
+def _differences(status: dict[str, Any], fresh: bool) -> list[str]:
+    """A program on other GPUs than the controller's may find no worker that it can use."""
+    from tessera.service import differences
+
+    found = [] if fresh else differences.of_machine(status)
+    return [f"the controller was started otherwise: {'; '.join(found)}"] if found else []
 
 
 def child_environment() -> dict[str, str]:
@@ -165,7 +173,7 @@ def _report(answer: dict[str, Any] | None, command: list[str], taken: float, cod
         return
     out = render.console(sys.stderr)
     programs = [*answer["ended"], *answer["running"]]
-    line = render.one_line(" ".join(command), 60)
+    line = render.command(" ".join(command))
     how = "" if code == 0 else f", exit status {code}"
     out.print(Text(f"tessera: {line}: {render.duration(taken * 1e9)}{how}", style="bold"))
     if not programs:
@@ -177,9 +185,11 @@ def _report(answer: dict[str, Any] | None, command: list[str], taken: float, cod
         out.print("  Processes of it are still running: these are their counters so far.")
     out.print(Text(_launch_line(programs)))
     out.print(Text(_traffic_line(programs)))
+    for remark in kernel_table.remarks(programs):
+        out.print(Text(f"  ! {render.one_line(remark, 1000)}", style="yellow"))
     kernels = merged_kernels(programs, answer["kernels"])
     if kernels:
-        render.show(out, *kernel_table.launched(kernels, [], ROWS if out.is_terminal else None))
+        render.show(out, *kernel_table.launched(kernels, ROWS if out.is_terminal else None))
 
 
 def _write_report(
@@ -203,6 +213,8 @@ def _write_report(
         "stayed": stayed,
         "bytes_to_workers": pulled,
         "bytes_home": pushed,
+        "all_home": [p["counters"]["all_home"] for p in programs if p["counters"]["all_home"]],
+        "losses": [loss for program in programs for loss in program["counters"]["losses"]],
         "kernels": kernels,
     }
     try:

@@ -17,6 +17,8 @@ from tessera.cli import kernel_table, render
 from tessera.cli.common import ask, clear_errors
 from tessera.cli.render import Column
 
+FAULTS_SHOWN = 3  # of programs that have ended
+
 
 def status(
     watch: Annotated[
@@ -32,8 +34,10 @@ def status(
 ) -> None:
     """Show devices, workers, programs, and where kernels run.
 
-    Times are means of one launch, measured on the device. "in" is what was copied
-    to a device for its kernels.
+    MEAN is the device time of one launch of a kernel: the mean of the launches in
+    brackets, as only a sample is timed. At home those are a kernel's first few; on
+    workers the first 20, then one in 64. BUSY is an estimate from them. IN and OUT are
+    bytes copied to and from a worker for its kernels; MIRRORED lies on it now.
 
     \b
     Examples:
@@ -80,16 +84,34 @@ def screen(found: dict[str, Any], everything: bool, height: int | None = None) -
     else:
         parts += [Text(), Text("No program is using the controller.")]
         used += 2
-    used += len(found["problems"]) + 1
+    remarks = _remarks(found)
+    used += 2 * len(remarks) + 2
     if found["kernels"]:
         rows = None if everything else 15
         if height is not None:
             rows = max(3, height - used - 4)
-        parts += [Text(), *kernel_table.launched(found["kernels"], found["workers"], rows)]
-    if found["problems"]:
+        parts += [Text(), *kernel_table.launched(found["kernels"], rows)]
+    if remarks:
         parts.append(Text())
-        parts += [Text(f"! {render.one_line(p)}", style="yellow") for p in found["problems"]]
+        parts += [Text(f"! {render.one_line(line, 1000)}", style="yellow") for line in remarks]
     return parts
+
+
+def _remarks(found: dict[str, Any]) -> list[str]:
+    """Problems, what befell the programs that run, and the last faults of those that ended."""
+    running = {program["pid"] for program in found["programs"]}
+    past = [fault for fault in found["faults"] if fault["pid"] not in running]
+    return [
+        *found["problems"],
+        *kernel_table.remarks(found["programs"]),
+        *(_fault(fault) for fault in past[-FAULTS_SHOWN:]),
+    ]
+
+
+def _fault(fault: dict[str, Any]) -> str:
+    when = time.strftime("%H:%M:%S", time.localtime(fault["time"]))
+    who = f"process {fault['pid']} ({render.command(fault['program'])}, ended)"
+    return f"{when} {who} {kernel_table.lost(fault)}"
 
 
 def _head(found: dict[str, Any]) -> Text:
@@ -125,24 +147,23 @@ def _devices(found: dict[str, Any]) -> Any:
     for device in found["devices"]:
         worker = workers.get(device["ordinal"])
         head = [
-            f"{device['ordinal']} {device['name']}",
+            f"{device['ordinal']} {device['name'].removeprefix('NVIDIA ')}",
             render.capability(device["compute_capability"]),
         ]
         head.append(render.size(device["memory_bytes"]))
-        if device["ordinal"] == 0 or worker is None:
-            role = "home" if device["ordinal"] == 0 else "-"
-            launches = _home_launches(found) if role == "home" else None
-            rows.append([*head, role, "", "" if launches is None else render.number(launches)])
+        if device["ordinal"] == 0:
+            rows.append([*head, "home", "", *_home_cells(found["home"])])
             head = ["", "", ""]
+        elif worker is None:
+            rows.append([*head, "-"])
         if worker is not None:
             rows.append([*head, *_worker_cells(worker)])
     return render.table(columns, [row + [""] * (len(columns) - len(row)) for row in rows])
 
 
-def _home_launches(found: dict[str, Any]) -> int:
-    launches = [kernel["launches"].get("0", 0) for kernel in found["kernels"]]
-    untracked = [program["counters"]["launches_untracked"] for program in found["programs"]]
-    return int(sum(launches) + sum(untracked))
+def _home_cells(home: dict[str, Any]) -> list[str]:
+    busy = render.estimate(home["busy_ns"]) if home["timed"] else ""
+    return [render.number(home["launches"]), busy]
 
 
 def _worker_cells(worker: dict[str, Any]) -> list[Any]:
@@ -151,7 +172,7 @@ def _worker_cells(worker: dict[str, Any]) -> list[Any]:
         f"worker {worker['index']}",
         Text(worker["state"], style=style),
         render.number(worker["launches"]),
-        render.duration(worker["busy_ns"]),
+        render.estimate(worker["busy_ns"]) if worker["busy_ns"] else "",
         render.size(worker["bytes_pulled"]),
         render.size(worker["bytes_pushed"]),
         render.size(worker["memory_used"]),
@@ -174,6 +195,8 @@ def _programs(found: dict[str, Any]) -> Any:
     for program in found["programs"]:
         home, away, moved = kernel_table.totals(program["counters"])
         state = program["state"] if program["connected"] else "cut off"
+        if state == "active" and program["counters"]["all_home"]:
+            state = "all at home"
         rows.append(
             [
                 render.one_line(program["program"]),

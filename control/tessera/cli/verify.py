@@ -37,13 +37,14 @@ def verify(
         Path | None, typer.Option("--report", metavar="FILE", help="Write the table as JSON, too.")
     ] = None,
 ) -> None:
-    """Run a program at home and try its launches elsewhere, to test what is known of its kernels.
+    """Try a program's launches elsewhere: is what is known right?
 
-    The first launches of each launch class (kernel, shape, argument pattern) run a second time
-    in a process of their own, where only the pages that the launch claims are mapped and
-    whatever else lies in them is poisoned. A fault, a change outside of what it may write, or
-    another result than home's shows the summary wrong: the kernel stays home from then on. The
-    program only sees home's results. This takes its time, and needs a worker.
+    The program runs at home. The first launches of each launch class (kernel, shape, argument
+    pattern) run a second time in a process of their own, where only the pages that the launch
+    claims are mapped and whatever else lies in them is poisoned. A fault, a change outside of
+    what it may write, or another result than home's shows the summary wrong: the kernel stays
+    home from then on. The program only sees home's results. This takes its time, and needs a
+    worker.
 
     Kernels whose code says too little are tried with all pointers among their arguments. With
     TESSERA_TRUST=verified those that pass may move. That is evidence, not proof.

@@ -57,6 +57,7 @@ class WorkerKeeper:
         self._patience = patience
         self._worker: RunningWorker | None = None
         self._last_figures = WorkerFigures()
+        self._earlier = WorkerFigures()  # of the processes that are no more
 
     @property
     def up(self) -> bool:
@@ -72,9 +73,9 @@ class WorkerKeeper:
         return protocol.WorkerInfo(self.spec.index, self.up, described, socket)
 
     def figures(self) -> WorkerFigures:
-        """What the worker says of itself now, or said last."""
+        """What the worker says of itself now, or said last; the sums are over all its processes."""
         if self._worker is not None:
-            self._last_figures = self._worker.observer.figures()
+            self._last_figures = self._worker.observer.figures().after(self._earlier)
         return self._last_figures
 
     async def run(self) -> None:
@@ -117,7 +118,7 @@ class WorkerKeeper:
                 await asyncio.wait([ended], timeout=self._patience.poll)
             return ended.result()
         finally:
-            self.figures()
+            self._earlier = self.figures()
             ended.cancel()
             self._worker, self.pid = None, 0
             worker.observer.close()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from tessera.cluster import worker_log
 from tessera.cluster.environment import clean_environment
 from tessera.cluster.observer import Observer, ObserverError
 from tessera.cluster.processes import ProcessIdentity
@@ -73,14 +74,17 @@ class LocalWorker:
         socket: str,
         observer: Observer,
         process: asyncio.subprocess.Process | None = None,
+        log_path: Path | None = None,
     ) -> None:
+        """`process`: when it is our child; what it prints goes to `log_path`, then."""
         self.pid = identity.pid
         self.socket = socket
         self.observer = observer
         self._identity = identity
         self._process = process
-        # Whatever else it prints is read away: a full pipe would stop it.
-        self._drain = asyncio.create_task(_read_away(process)) if process is not None else None
+        self._drain: asyncio.Task[None] | None = None
+        if process is not None and log_path is not None:
+            self._drain = asyncio.create_task(_to_log(process, log_path))
 
     async def ended(self) -> str:
         if self._process is not None:
@@ -138,14 +142,14 @@ class LocalLauncher:
         except BaseException:
             await _kill(process)
             raise
-        return LocalWorker(identity, str(path), observer, process)
+        return LocalWorker(identity, str(path), observer, process, self._log(spec.index))
 
     async def _spawn(self, spec: WorkerSpec, path: Path) -> asyncio.subprocess.Process:
         arguments = ["--device", str(spec.device.ordinal), "--socket", str(path)]
         arguments += ["--index", str(spec.index)]
         try:
             command = self._command or (str(library_path("tessera-worker")),)
-            with self._log(spec.index).open("wb") as output:
+            with worker_log.begin(self._log(spec.index), spec.index, spec.device.name) as output:
                 return await asyncio.create_subprocess_exec(
                     *command,
                     *arguments,
@@ -169,19 +173,16 @@ class LocalLauncher:
         raise LaunchError(f"it ended with {code}: {self._last_words(index)}")
 
     def _last_words(self, index: int) -> str:
-        """The last line that a worker wrote to its log."""
+        """The last line that the worker wrote to its log."""
         path = self._log(index)
-        try:
-            lines = path.read_text("utf-8", "replace").strip().splitlines()
-        except OSError:
-            lines = []
+        lines = worker_log.Part.last(path).lines()
         return lines[-1] if lines else f"nothing in {path}"
 
     def _socket(self, index: int) -> Path:
         return self._folder / f"worker-{index}.sock"
 
     def _log(self, index: int) -> Path:
-        return self._folder / f"worker-{index}.log"
+        return worker_log.path_of(self._folder, index)
 
     def _record(self, index: int) -> Path:
         return self._folder / f"worker-{index}.json"
@@ -222,10 +223,15 @@ def stop_leftovers(folder: Path, keep: frozenset[int] = frozenset()) -> list[int
     return ended
 
 
-async def _read_away(process: asyncio.subprocess.Process) -> None:
+async def _to_log(process: asyncio.subprocess.Process, path: Path) -> None:
+    """What a worker prints when it is ready: kernels' own words. A full pipe would stop it."""
     assert process.stdout is not None
-    while await process.stdout.read(65536):
-        pass
+    room = worker_log.LIMIT
+    while text := await process.stdout.read(65536):
+        room -= len(text)
+        if room > 0:
+            with contextlib.suppress(OSError), path.open("ab") as log:  # the disk may be full
+                log.write(text)
 
 
 async def _kill(process: asyncio.subprocess.Process) -> None:

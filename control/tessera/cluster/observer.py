@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,12 @@ class WorkerFigures:
     bytes_pushed: int = 0
     errors: int = 0
     error: str = ""
+
+    def after(self, earlier: WorkerFigures) -> WorkerFigures:
+        """These, with what only grows counted on from an earlier process's."""
+        growing = ("launches", "busy_ns", "bytes_pulled", "bytes_pushed", "errors")
+        sums = {name: getattr(self, name) + getattr(earlier, name) for name in growing}
+        return dataclasses.replace(self, **sums)
 
 
 class Observer:

@@ -2,8 +2,8 @@
 """A short-lived process that asks the driver what there is: `python -m tessera.cluster.probe`.
 
 The controller and tessera-ctl never initialise CUDA themselves. Prints one JSON object:
-`error`, or `driver`, `version` and `devices`; with --deep also `checks`, which tries what
-Tessera needs of each device.
+`error`, or `driver`, `library`, `version` and `devices`; with --deep also `checks`, which
+tries what Tessera needs of each device. What the driver prints itself goes to stderr.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import dataclasses
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tessera.native.driver import DeviceInfo, Driver, DriverError
@@ -41,6 +42,19 @@ def _checks(driver: Driver, device: DeviceInfo) -> dict[str, str]:
     }
 
 
+def _file_of(name: str) -> str:
+    """Where the loader found the library; the name itself when that cannot be told."""
+    wanted = Path(name).name
+    try:
+        lines = Path("/proc/self/maps").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return name
+    paths = [line.split(maxsplit=5)[5] for line in lines if line.count("/")]
+    # A name is a link to the file of one version: libcuda.so.1 to libcuda.so.580.65.
+    stem = wanted.split(".so")[0] + ".so"
+    return next((path for path in paths if Path(path).name.startswith(stem)), name)
+
+
 def probe(path: str, deep: bool) -> dict[str, Any]:
     """What the driver at `path` shows."""
     try:
@@ -51,6 +65,7 @@ def probe(path: str, deep: bool) -> dict[str, Any]:
         return {"error": str(error)}
     result: dict[str, Any] = {
         "driver": driver.path,
+        "library": _file_of(driver.path),
         "version": version,
         "devices": [dataclasses.asdict(device) for device in devices],
     }

@@ -2,7 +2,15 @@
 """Which device each kernel runs on: the user's rules, and what decides where there are none."""
 
 from tessera.placement.devices import Worker, device_names
-from tessera.placement.policy import POLICIES, Decision, Kernel, Plans, Policy, make_policy
+from tessera.placement.policy import (
+    POLICIES,
+    Decision,
+    Kernel,
+    Plans,
+    Policy,
+    make_policy,
+    policy_for_rules,
+)
 from tessera.placement.resolve import Placement, place, unmatched_rules
 from tessera.placement.rules import HELP, Finding, Rule, Rules, parse_rules
 
@@ -22,5 +30,6 @@ __all__ = [
     "make_policy",
     "parse_rules",
     "place",
+    "policy_for_rules",
     "unmatched_rules",
 ]

@@ -123,6 +123,17 @@ POLICIES: dict[str, Callable[[Rules, Plans], Policy]] = {
 }
 
 
+def policy_for_rules(before: str, has_rules: bool) -> str:
+    """The policy once rules have been set, or cleared: rules that a user sets have effect.
+
+    Under `home` and `manual` it is `manual` while there are rules, else `home`. The policies
+    that follow plans stay: in them rules win anyway.
+    """
+    if before not in {HomePolicy.name, ManualPolicy.name}:
+        return before
+    return ManualPolicy.name if has_rules else HomePolicy.name
+
+
 def make_policy(name: str, rules: Rules, plans: Plans | None = None) -> Policy:
     """Raises ValueError when there is no such policy."""
     if name not in POLICIES:

@@ -26,6 +26,7 @@ from tessera.protocol.headers import (
     sizeof,
 )
 from tessera.protocol.messages import (
+    AllHome,
     Device,
     Header,
     Hello,
@@ -60,6 +61,7 @@ __all__ = [
     "PROPERTY_WORDS",
     "STAY_REASONS",
     "VERSION",
+    "AllHome",
     "Device",
     "Header",
     "Hello",

@@ -65,6 +65,7 @@ class MessageType(enum.IntEnum):
     STATUS = constant("TS_STATUS")
     WORKER_LOST = constant("TS_WORKER_LOST")
     TRIED = constant("TS_TRIED")
+    ALL_HOME = constant("TS_ALL_HOME")
     OBSERVE = constant("TS_OBSERVE")
     OBSERVED = constant("TS_OBSERVED")
 

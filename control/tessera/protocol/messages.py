@@ -364,6 +364,22 @@ class Tried:
         return _bytes(value) + name + reason
 
 
+@dataclass(frozen=True)
+class AllHome:
+    """ts_all_home"""
+
+    reason: str
+
+    @classmethod
+    def unpack(cls, data: bytes) -> AllHome:
+        return cls(_text(_struct("ts_all_home", data).reason))
+
+    def pack(self, request: int) -> bytes:
+        value = _message("ts_all_home", MessageType.ALL_HOME, request)
+        _put_text(value.reason, self.reason)
+        return _bytes(value)
+
+
 def pack_plain(kind: MessageType, request: int, tail: bytes = b"") -> bytes:
     """A message that is a header and bytes: TS_STATUS, TS_OBSERVE, TS_OBSERVED."""
     return _bytes(_message("ts_message", kind, request, len(tail))) + tail

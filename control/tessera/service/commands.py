@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from tessera.placement import Finding, Rules, make_policy, parse_rules
+from tessera.placement import Finding, Rules, make_policy, parse_rules, policy_for_rules
 from tessera.protocol import packets
 from tessera.service import planned, report, trials
 from tessera.service.pool import PoolError
@@ -30,7 +30,11 @@ RULES_TIMEOUT = 5.0  # seconds for trying rules on all known kernels
 
 
 class CommandError(Exception):
-    """The answer is an error; the message says what to do."""
+    """The answer is an error; the message says what to do. `more` goes into the answer, too."""
+
+    def __init__(self, message: str, **more: Any) -> None:
+        self.more = more
+        super().__init__(message)
 
 
 async def execute(controller: Controller, data: bytes) -> bytes:
@@ -41,7 +45,9 @@ async def execute(controller: Controller, data: bytes) -> bytes:
         if command is None:
             raise CommandError(f"unknown command {request['command']!r}")
         answer: Answer = {"ok": True} | await command(controller, request)
-    except (CommandError, StoreError) as error:
+    except CommandError as error:
+        answer = {"ok": False, "error": str(error), **error.more}
+    except StoreError as error:
         answer = {"ok": False, "error": str(error)}
     except (KeyError, TypeError, ValueError) as error:
         answer = {"ok": False, "error": f"a malformed request: {type(error).__name__}: {error}"}
@@ -65,10 +71,11 @@ async def _kernels(controller: Controller, request: Request) -> Answer:
     records = await controller.store.run(
         lambda store: store.kernels(launched_only=not request.get("all", False))
     )
+    kept = report.kept_home(controller)
     tried = trials.by_kernel(await controller.store.run(lambda store: store.trials()))
     return {
         "kernels": [
-            report.kernel(controller.placer, record) | trials.summed_up(record, tried)
+            report.kernel(controller.placer, record, kept) | trials.summed_up(record, tried)
             for record in records
         ]
     }
@@ -91,7 +98,7 @@ async def _show(controller: Controller, request: Request) -> Answer:
     described = await controller.store.run(lambda store: store.image(image))
     tried = await controller.store.run(lambda store: store.trials(kernel=(image, name)))
     return {
-        "kernel": report.kernel(controller.placer, record)
+        "kernel": report.kernel(controller.placer, record, report.kept_home(controller))
         | trials.summed_up(record, trials.by_kernel(tried))
         | {"summary": record.summary},
         "image": dataclasses.asdict(described) if described else None,
@@ -118,13 +125,14 @@ async def _check_rules(controller: Controller, request: Request) -> Answer:
 
 
 async def _set_rules(controller: Controller, request: Request) -> Answer:
-    """Checks the text and makes it the rules, or changes nothing."""
+    """Checks the text and makes it the rules, or changes nothing. The policy may follow."""
     text, base = str(request["text"]), request.get("base_revision")
     rules = parse_rules(text, controller.placer.workers)
     if rules.errors:
         return {"ok": False, "error": "the rules have errors", "errors": _pairs(rules.errors)}
     warnings = await _try_rules(controller, text)
-    policy = str(request.get("policy") or ("manual" if rules.rules else "home"))
+    before = controller.placer.policy
+    policy = str(request.get("policy") or policy_for_rules(before, bool(rules.rules)))
     _check_policy(policy)
     try:
         record = await controller.store.run(lambda store: store.save_rules(text, base))
@@ -136,6 +144,7 @@ async def _set_rules(controller: Controller, request: Request) -> Answer:
     return {
         "revision": record.revision,
         "policy": policy,
+        "policy_before": before,
         "warnings": warnings,
         "in_memory": controller.store.memory_reason,
     }
@@ -183,11 +192,12 @@ async def _run(controller: Controller, request: Request) -> Answer:
     run = str(request["run"])
     running = [report.program(p) for p in controller.programs.all() if p.run == run]
     records = await controller.store.run(lambda store: store.programs(run=run))
+    kept = report.kept_by([p["counters"] for p in running] + [r.counters for r in records])
     return {
         "running": running,
         "ended": [dataclasses.asdict(record) for record in records],
         "kernels": {
-            str(record.id): report.kernel(controller.placer, record)
+            str(record.id): report.kernel(controller.placer, record, kept)
             for record in controller.knowledge.known_kernels()
             if record.id is not None
         },
@@ -197,8 +207,9 @@ async def _run(controller: Controller, request: Request) -> Answer:
 async def _shutdown(controller: Controller, request: Request) -> Answer:
     connected = [p for p in controller.programs.all() if p.connected and p.identity.alive()]
     if connected and not request.get("force", False):
-        pids = ", ".join(str(program.identity.pid) for program in connected)
-        raise CommandError(f"programs are using the controller (process {pids})")
+        users = [{"pid": p.identity.pid, "program": p.hello.program} for p in connected]
+        pids = ", ".join(str(user["pid"]) for user in users)
+        raise CommandError(f"programs are using the controller (process {pids})", programs=users)
     controller.stopping.set()
     return {"programs": len(connected)}
 

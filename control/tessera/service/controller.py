@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import logging
 import signal
@@ -13,23 +14,27 @@ from typing import Any
 
 import tessera
 from tessera import protocol
+from tessera.cluster import worker_log
 from tessera.cluster.devices import DevicesError, Machine, find_devices
 from tessera.cluster.fleet import Fleet, State
 from tessera.cluster.launcher import LocalLauncher, WorkerSpec, stop_leftovers
+from tessera.cluster.worker_log import Part
 from tessera.placement import Worker
 from tessera.protocol import MessageType, packets
 from tessera.service import commands, planned, runtime, slots, trials
 from tessera.service.config import TRUSTS_TRIALS, Config
 from tessera.service.connection import Connection
 from tessera.service.knowledge import Knowledge
+from tessera.service.past import Past
 from tessera.service.placer import Placer
 from tessera.service.pool import AnalyzerPool, PoolError, pool_size
-from tessera.service.programs import Program, Programs
+from tessera.service.programs import Loss, Program, Programs
 from tessera.service.server import Server
 from tessera.service.store_thread import StoreThread
 from tessera.store import ProgramRecord, StoreError
 
 log = logging.getLogger(__name__)
+MOST_LOSSES = 8  # of one program that are kept: a worker may come and go
 
 
 class StartError(Exception):
@@ -44,7 +49,7 @@ class Controller:
         self.config = config
         self.started = time.time()
         self.machine: Machine | None = None
-        self.machine_error = ""
+        self.machine_error, self.machine_remedy = "", ""
         self.store = StoreThread(config.store)
         self.placer = Placer()
         self.pool = AnalyzerPool(pool_size(), config.analysis, config.analysis_timeout)
@@ -54,6 +59,8 @@ class Controller:
         self.programs = Programs(slots.Slots(config.folder / "slots.json"), self._program_ended)
         self.fleet = Fleet([], LocalLauncher(config.folder), self._workers_changed)
         self.server = Server(runtime.socket_path(config.folder), self, config.hello_timeout)
+        self.past = Past()
+        self.faults: collections.deque[tuple[float, Program, Loss]] = collections.deque(maxlen=8)
         self.stopping = asyncio.Event()
         self._members: dict[Connection, Program] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -93,7 +100,7 @@ class Controller:
         try:
             self.machine = await asyncio.to_thread(find_devices)
         except DevicesError as error:
-            self.machine_error = str(error)
+            self.machine_error, self.machine_remedy = error.problem, error.remedy
             log.warning("the devices cannot be listed: %s", error)
 
     async def _load_placement(self) -> None:
@@ -163,6 +170,9 @@ class Controller:
         elif header.type == MessageType.WORKER_LOST:
             packet.close()
             self._worker_lost(connection, protocol.WorkerLost.unpack(packet.data))
+        elif header.type == MessageType.ALL_HOME:
+            packet.close()
+            self._all_home(connection, protocol.AllHome.unpack(packet.data))
         else:
             raise protocol.ProtocolError(f"a message of type {header.type} is not expected here")
 
@@ -237,8 +247,15 @@ class Controller:
 
     def _worker_lost(self, connection: Connection, lost: protocol.WorkerLost) -> None:
         program = self._members[connection]
-        program.lost_workers[lost.index] = lost.reason
+        part = Part.last(worker_log.path_of(self.config.folder, lost.index))
+        loss = Loss(lost.index, lost.reason, part)
+        program.losses = [*program.losses, loss][-MOST_LOSSES:]
+        self.faults.append((time.time(), program, loss))
         log.warning("process %d has lost worker %d: %s", connection.pid, lost.index, lost.reason)
+
+    def _all_home(self, connection: Connection, told: protocol.AllHome) -> None:
+        self._members[connection].all_home = told.reason
+        log.warning("process %d: everything stays home: %s", connection.pid, told.reason)
 
     async def _command(self, connection: Connection, header: protocol.Header, data: bytes) -> None:
         answer = await commands.execute(self, protocol.plain_tail(data))
@@ -279,6 +296,7 @@ class Controller:
 
     def _program_ended(self, program: Program) -> None:
         log.info("process %d has ended", program.identity.pid)
+        self.past.add(program)
         for connection, member in list(self._members.items()):
             if member is program:
                 del self._members[connection]

@@ -19,7 +19,7 @@ from typing import Any
 from tessera.cluster.environment import python_environment
 from tessera.cluster.launcher import stop_leftovers
 from tessera.cluster.processes import ProcessIdentity
-from tessera.service import client, runtime
+from tessera.service import client, differences, runtime
 
 START_TIMEOUT = 120.0  # seconds: imports, the driver's first answer, a check of the store
 STOP_TIMEOUT = 15.0
@@ -31,7 +31,22 @@ class DaemonError(Exception):
 
 
 class RunningOtherwiseError(DaemonError):
-    """A controller runs, with other devices than those asked for."""
+    """A controller runs, and is not the one that was asked for."""
+
+    def __init__(self, pid: int, differences: Sequence[str]) -> None:
+        listed = "".join(f"\n  {difference}" for difference in differences)
+        super().__init__(
+            f"a controller runs already (process {pid}), and not as asked:{listed}\n"
+            "tessera-ctl down ends it, then tessera-ctl up starts one as asked"
+        )
+
+
+class InUseError(DaemonError):
+    """The controller is not stopped, because programs use it: [{"pid", "program"}]."""
+
+    def __init__(self, error: client.ClientError) -> None:
+        self.programs: list[dict[str, Any]] = error.answer["programs"]
+        super().__init__(str(error))
 
 
 @dataclass(frozen=True)
@@ -40,13 +55,14 @@ class Started:
 
     pid: int
     fresh: bool  # False: it was running already
+    status: dict[str, Any] | None = None  # of one that was running already
     process: subprocess.Popen[bytes] | None = None  # ours to reap when we live on
 
 
 def start(folder: Path, devices: tuple[int, ...] | None, options: Sequence[str] = ()) -> Started:
     """Starts a controller in the background and returns once it accepts programs.
 
-    One that runs with the same devices is as good; with others it is an error. Raises
+    One that runs already is as good, unless devices were asked for and it has others. Raises
     DaemonError, RuntimeFolderError, ClientError.
     """
     runtime.prepare(folder)
@@ -56,7 +72,7 @@ def start(folder: Path, devices: tuple[int, ...] | None, options: Sequence[str] 
     _shorten_log(runtime.log_path(folder))
     process, answer = _spawn(folder, devices, options)
     if answer.get("ok"):
-        return Started(int(answer["pid"]), True, process)
+        return Started(int(answer["pid"]), True, process=process)
     process.wait()
     if "running" in answer:  # somebody else was faster
         return _join(folder, devices)
@@ -123,16 +139,10 @@ def _last_words(process: subprocess.Popen[bytes], folder: Path) -> str:
 def _join(folder: Path, devices: tuple[int, ...] | None) -> Started:
     status = _wait_for_status(folder)
     pid = int(status["controller"]["pid"])
-    has = status["controller"]["chosen_devices"]
-    if devices is not None and (has is None or tuple(has) != devices):
-        workers = tuple(worker["device"]["ordinal"] for worker in status["workers"])
-        if workers != devices:
-            serving = ", ".join(str(ordinal) for ordinal in workers) or "no device"
-            raise RunningOtherwiseError(
-                f"a controller runs already (process {pid}), with workers for {serving}: "
-                "tessera-ctl down ends it"
-            )
-    return Started(pid, False)
+    workers = differences.of_workers(status, devices) if devices is not None else []
+    if workers:
+        raise RunningOtherwiseError(pid, workers)
+    return Started(pid, False, status)
 
 
 def _wait_for_status(folder: Path) -> dict[str, Any]:
@@ -161,7 +171,7 @@ def _shorten_log(path: Path) -> None:
 def stop(folder: Path, *, force: bool = False) -> int | None:
     """Stops the controller and its workers; returns its process, None when none ran.
 
-    Without `force` only when no program uses it. Raises ClientError, DaemonError.
+    Without `force` only when no program uses it. Raises ClientError, DaemonError, InUseError.
     """
     pid = runtime.running_pid(folder)
     if pid is None:
@@ -172,7 +182,9 @@ def stop(folder: Path, *, force: bool = False) -> int | None:
         client.request(folder, "shutdown", force=force)
     except client.NotRunningError:
         identity.send(signal.SIGTERM)  # it is starting, or stopping
-    except client.ClientError:
+    except client.ClientError as error:
+        if not force and "programs" in error.answer:
+            raise InUseError(error) from None
         if not force:
             raise
         identity.send(signal.SIGTERM)

@@ -14,6 +14,7 @@ from typing import Any
 
 from tessera import protocol
 from tessera.cluster.processes import ProcessIdentity, variable_of
+from tessera.cluster.worker_log import Part
 from tessera.protocol.tables import SharedTable
 from tessera.service.slots import Slots
 
@@ -23,6 +24,21 @@ RUN_VARIABLE = "TESSERA_RUN"
 """Names the `tessera-ctl run` that a program belongs to; the controller reads it in /proc."""
 
 STATES = {0: "starting", 1: "active", 2: "passing through", 3: "failed"}
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A worker that a program has lost."""
+
+    index: int
+    reason: str  # as the program told it: the error, and which kernels were running
+    part: Part  # of the worker's log
+
+    def as_dict(self) -> dict[str, Any]:
+        """`said`: what the device printed, such as a failed assertion."""
+        said = self.part.device_said()
+        reason = self.reason.removeprefix(f"worker {self.index}: ")
+        return {"worker": self.index, "reason": reason, "said": said, "log": str(self.part.path)}
 
 
 @dataclass(eq=False)
@@ -37,14 +53,17 @@ class Program:
     run: str = ""
     started: float = field(default_factory=time.time)
     connected: bool = True
-    lost_workers: dict[int, str] = field(default_factory=dict)  # what it told of them
+    losses: list[Loss] = field(default_factory=list)
+    all_home: str = ""  # not empty: why none of its kernels moves, whatever the rules say
 
     @property
     def state(self) -> str:
         return STATES.get(self.table.get("state"), "unknown")
 
     def counters(self) -> dict[str, Any]:
-        return read_counters(self.table)
+        """With what it has told beside them: `all_home` and `losses`."""
+        told = {"all_home": self.all_home, "losses": [loss.as_dict() for loss in self.losses]}
+        return read_counters(self.table) | told
 
 
 class Programs:

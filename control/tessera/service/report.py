@@ -6,14 +6,19 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tessera
 from tessera import protocol
+from tessera.cluster import worker_log
 from tessera.cluster.fleet import State, WorkerKeeper
-from tessera.placement import Finding
+from tessera.placement import Finding, Placement
+from tessera.service import differences
 from tessera.service.placer import Placer, kernel_of
-from tessera.service.programs import Program
+from tessera.service.programs import Loss, Program
 from tessera.store import KernelRecord, Status
 
 if TYPE_CHECKING:
@@ -30,9 +35,11 @@ def status(controller: Controller) -> dict[str, Any]:
         "schema": SCHEMA,
         "controller": _controller(controller),
         "devices": _devices(controller),
+        "home": _home(controller, programs),
         "workers": [worker(keeper) for keeper in controller.fleet.keepers],
         "programs": programs,
         "kernels": _kernels(controller, programs),
+        "faults": [_fault(*fault) for fault in controller.faults],
         "problems": _problems(controller),
     }
 
@@ -47,6 +54,8 @@ def _controller(controller: Controller) -> dict[str, Any]:
         "started": controller.started,
         "uptime": time.time() - controller.started,
         "chosen_devices": controller.config.devices,
+        "environment": differences.environment(),
+        "driver": _driver(controller),
         "store": {"path": str(store.path), "memory_reason": store.memory_reason},
         "policy": controller.placer.policy,
         "rules_revision": controller.placer.record.revision,
@@ -63,6 +72,16 @@ def _controller(controller: Controller) -> dict[str, Any]:
     }
 
 
+def _driver(controller: Controller) -> dict[str, Any]:
+    machine = controller.machine
+    return {
+        "library": machine.library if machine else "",
+        "version": machine.version if machine else 0,
+        "error": controller.machine_error,
+        "remedy": controller.machine_remedy,
+    }
+
+
 def _devices(controller: Controller) -> list[dict[str, Any]]:
     if controller.machine is None:
         return []
@@ -71,6 +90,18 @@ def _devices(controller: Controller) -> list[dict[str, Any]]:
         dataclasses.asdict(device) | {"worker": workers.get(device.ordinal)}
         for device in controller.machine.devices
     ]
+
+
+def _home(controller: Controller, programs: list[dict[str, Any]]) -> dict[str, Any]:
+    """What ran at home, as a worker's figures: of this controller's programs, ended or not."""
+    work = dataclasses.replace(controller.past.home)
+    for one in programs:
+        work.add(one["counters"])
+    return dataclasses.asdict(work) | {"busy_ns": int(work.busy_ns)}
+
+
+def _fault(when: float, one: Program, loss: Loss) -> dict[str, Any]:
+    return loss.as_dict() | {"time": when, "pid": one.identity.pid, "program": one.hello.program}
 
 
 def worker(keeper: WorkerKeeper) -> dict[str, Any]:
@@ -96,14 +127,18 @@ def program(one: Program) -> dict[str, Any]:
         "run": one.run,
         "build": one.hello.build,
         "devices": [device.name for device in one.hello.devices],
-        "lost_workers": {str(index): reason for index, reason in one.lost_workers.items()},
         "counters": one.counters(),
     }
 
 
-def kernel(placer: Placer, record: KernelRecord) -> dict[str, Any]:
-    """One kernel and where it runs."""
+def kernel(
+    placer: Placer, record: KernelRecord, kept: Mapping[int, Kept] | None = None
+) -> dict[str, Any]:
+    """One kernel and where it runs; `kept` as `kept_home` gives it."""
     placement = placer.placements.get(record.id) if record.id is not None else None
+    why = (kept or {}).get(record.id) if record.id is not None else None
+    if why is not None and placement is not None and placement.device != protocol.DEVICE_HOME:
+        placement = why.instead_of(placement)
     return {
         "id": record.id,
         "name": record.name,
@@ -122,6 +157,38 @@ def kernel(placer: Placer, record: KernelRecord) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class Kept:
+    """Why a kernel has stayed home that is placed elsewhere: its programs keep everything there."""
+
+    reason: str
+    now: bool  # False: a program that has ended did; the next one may not
+
+    def instead_of(self, placement: Placement) -> Placement:
+        if self.now:
+            reason = f"all at home: {self.reason}"
+            return dataclasses.replace(placement, device=protocol.DEVICE_HOME, reason=reason)
+        reason = f"{placement.reason}; the last program kept all at home: {self.reason}"
+        return dataclasses.replace(placement, reason=reason)
+
+
+def kept_by(counters: Iterable[dict[str, Any]]) -> dict[int, Kept]:
+    """By kernel: why all programs that have launched it keep it home. `counters`: the programs'."""
+    reasons: dict[int, list[str]] = {}
+    for one in counters:
+        for launched in one["kernels"]:
+            reasons.setdefault(launched["id"], []).append(one.get("all_home", ""))
+    return {number: Kept(whys[0], True) for number, whys in reasons.items() if all(whys)}
+
+
+def kept_home(controller: Controller) -> dict[int, Kept]:
+    """The same of the programs that run; of a kernel that none of them has, of the last one."""
+    counters = [one.counters() for one in controller.programs.all()]
+    launched = {kernel["id"] for one in counters for kernel in one["kernels"]}
+    past = controller.past.kept_home.items()
+    return {n: Kept(why, False) for n, why in past if n not in launched} | kept_by(counters)
+
+
 def _kernels(controller: Controller, programs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The kernels that live programs have launched, with the sums of their counters."""
     sums: dict[int, dict[str, dict[str, int]]] = {}
@@ -131,8 +198,9 @@ def _kernels(controller: Controller, programs: list[dict[str, Any]]) -> list[dic
             for name in ("launches", "stayed", "bytes_in", "time_ns", "timed"):
                 add_counts(total.setdefault(name, {}), counters[name])
     known = {record.id: record for record in controller.knowledge.known_kernels()}
+    kept = kept_by(one["counters"] for one in programs)
     return [
-        kernel(controller.placer, known[i]) | counts
+        kernel(controller.placer, known[i], kept) | counts
         for i, counts in sorted(sums.items())
         if i in known
     ]
@@ -152,8 +220,11 @@ def _problems(controller: Controller) -> list[str]:
             f"the store is kept in memory, and lost at the end: {controller.store.memory_reason}"
         )
     if controller.machine_error:
-        problems.append(f"the devices cannot be listed: {controller.machine_error}")
-    problems += [_worker_problem(keeper) for keeper in controller.fleet.keepers]
+        problems.append(
+            f"the devices cannot be listed: {controller.machine_error}: {controller.machine_remedy}"
+        )
+    folder = controller.config.folder
+    problems += [_worker_problem(keeper, folder) for keeper in controller.fleet.keepers]
     problems += [_rule_problem(finding) for finding in controller.placer.findings]
     used, most = len(controller.placer.kernels), protocol.MAX_KERNELS
     if used > MANY_IDS * most:
@@ -161,12 +232,13 @@ def _problems(controller: Controller) -> list[str]:
     return [problem for problem in problems if problem]
 
 
-def _worker_problem(keeper: WorkerKeeper) -> str:
+def _worker_problem(keeper: WorkerKeeper, folder: Path) -> str:
     index = keeper.spec.index
+    log = worker_log.path_of(folder, index)
     if keeper.state == State.FAILED:
-        return f"worker {index} is given up: {keeper.error}"
+        return f"worker {index} is given up: {keeper.error} (its log: {log})"
     if keeper.state == State.RESTARTING:
-        return f"worker {index} is started again: {keeper.error}"
+        return f"worker {index} is started again: {keeper.error} (its log: {log})"
     return ""
 
 

@@ -36,7 +36,8 @@ enum {                     /* ts_message.type */
        TS_WORKERS = 6,     /* controller -> program, unasked: ts_workers (some came or went) */
        TS_STATUS = 7,      /* tessera-ctl -> controller and back: JSON text after the header */
        TS_WORKER_LOST = 8, /* program -> controller: ts_worker_lost */
-       TS_TRIED = 9        /* program -> controller: ts_tried, what a trial of a launch showed */
+       TS_TRIED = 9,       /* program -> controller: ts_tried, what a trial of a launch showed */
+       TS_ALL_HOME = 10    /* program -> controller: ts_all_home, from now on none of its kernels moves */
 };
 
 typedef struct {
@@ -129,6 +130,11 @@ typedef struct {
   uint32_t index, reserved;
   char reason[256];
 } ts_worker_lost;
+
+typedef struct {
+  ts_message header;
+  char reason[256];
+} ts_all_home;
 
 enum {                                   /* ts_tried.verdict */
        TS_VERDICT_PASSED = 1,            /* what was claimed was enough */
