@@ -20,6 +20,7 @@
 #include "log.h"
 #include "order.h"
 #include "runtime.h"
+#include "tessera/protocol/blas_call.h"
 #include "tessera/transport/shared_memory.h"
 #include "tessera/transport/socket.h"
 #include "trial.h"

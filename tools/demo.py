@@ -47,6 +47,7 @@ class Run:
     seconds: float
     printed: str
     vectors: bytes
+    said: list[str]  # by Tessera, on stderr
 
 
 class Demo:
@@ -63,8 +64,10 @@ class Demo:
             "TESSERA_STORE": str(folder / "store.db"),
         }
 
-    def call(self, *command: str, timeout: float = 300.0, **environment: str) -> str:
-        """What a command prints. Raises DemoError with everything it said when it fails."""
+    def call(
+        self, *command: str, timeout: float = 300.0, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """What a command printed. Raises DemoError with everything it said when it fails."""
         result = subprocess.run(
             command,
             env={**self.environment, **environment},
@@ -78,20 +81,28 @@ class Demo:
                 f"{' '.join(command)} ended with {result.returncode}:\n"
                 f"{result.stdout}{result.stderr}"
             )
-        return result.stdout
+        return result
 
     def control(self, *arguments: str, **environment: str) -> str:
         """Call tessera-ctl."""
         self.console.print(f"[dim]$ tessera-ctl {shlex.join(arguments)}[/dim]")
-        return self.call(*TESSERA_CTL, *arguments, **environment)
+        done = self.call(*TESSERA_CTL, *arguments, **environment)
+        self.show(done.stderr.splitlines())
+        return done.stdout
+
+    def show(self, lines: list[str]) -> None:
+        """What was said on stderr and is no output of the program."""
+        for line in lines:
+            self.console.print(line, style="yellow", highlight=False, markup=False)
 
     def embed(self, name: str, *prefix: str) -> Run:
         """Run the program, with `prefix` before its command line."""
         out = self.folder / f"{name}.npy"
         command = [*prefix, sys.executable, str(PROGRAM), "--out", str(out)]
         start = time.monotonic()
-        printed = self.call(*command, TESSERA_SIM_RECORD=self.record(name))
-        return Run(time.monotonic() - start, printed, out.read_bytes())
+        done = self.call(*command, TESSERA_SIM_RECORD=self.record(name))
+        said = [line for line in done.stderr.splitlines() if line.startswith("tessera")]
+        return Run(time.monotonic() - start, done.stdout, out.read_bytes(), said)
 
     def record(self, name: str) -> str:
         """The prefix of the files in which the simulated driver writes down launches."""
@@ -186,6 +197,7 @@ def run(demo: Demo) -> None:
     with demo.controller():
         demo.control("placement", "set", *RULES)
         spread = demo.embed("moved", *TESSERA_CTL, "run", "--quiet", "--")
+        demo.show(spread.said)
         counters, names = demo.counters()
     console.print(f"({spread.seconds:.1f} s)")
 

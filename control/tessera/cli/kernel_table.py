@@ -26,7 +26,7 @@ def totals(counters: dict[str, Any]) -> tuple[int, int, int]:
     return home, away, moved
 
 
-MEAN_EXPLAINED = "MEAN: device time of one launch, over the launches in brackets: not all are timed"
+MEAN_EXPLAINED = "MEAN: device time of a launch, over the (n) launches that were timed"
 
 
 def launched(kernels: Sequence[dict[str, Any]], rows: int | None) -> list[Any]:

@@ -130,8 +130,6 @@ def _facts(kernel: dict[str, Any], image: dict[str, Any] | None) -> list[tuple[s
         facts.append(("May move", "yes" if kernel["may_move"] else "no"))
     if kernel.get("grade"):
         facts.append(("Known from", kernel_table.source_and_grade(kernel["grade"])))
-    if kernel.get("grade_word"):
-        facts.append(("Grade", kernel["grade_word"]))
     if kernel.get("trials"):
         facts.append(("Trials", f"launch classes: {kernel['trials']}"))
     facts.append(("Properties", ", ".join(kernel["properties"]) or "none"))
