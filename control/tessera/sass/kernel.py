@@ -9,8 +9,9 @@ from typing import Any
 
 from tessera.analysis import Mode, Property
 from tessera.analysis.calls import external_call
+from tessera.sass.effects import effects, survey
 from tessera.sass.elf import Cubin, KernelInfo
-from tessera.sass.opcodes import CLUSTER_REGISTERS, DEVICE_DEPENDENT, NOTHING, OPCODES
+from tessera.sass.opcodes import NOTHING, OPCODES
 from tessera.sass.program import Program, TooHardError, build
 from tessera.sass.returns import check_returns
 from tessera.sass.roots import Resolver, Roots, UnknownRootError
@@ -74,6 +75,9 @@ def analyze_kernel(
         facts.give_up(str(problem))
     except RecursionError:
         facts.give_up("its values depend on each other too deeply")
+    if facts.grade is Grade.UNKNOWN:
+        for kind, reason in survey(kernel.name, code, cubin):
+            facts.mark(kind, reason)
     return facts
 
 
@@ -126,26 +130,10 @@ class _Scan:
 
     def _properties(self, index: int, ins: Instruction) -> None:
         mark, reason = self._facts.mark, f"{self._place(index)}: {ins.text}"
-        row = OPCODES[ins.base]
-        mark(row.properties, reason)
-        if row.properties & Property.UNKNOWN:
+        for kind in effects(ins):
+            mark(kind, reason)
+        if OPCODES[ins.base].properties & Property.UNKNOWN:
             self._facts.give_up(reason)
-        for operand in ins.operands:
-            if operand.kind == "other" and DEVICE_DEPENDENT.search(operand.text):
-                mark(Property.DEVICE_DEPENDENT, reason)
-            if operand.kind == "other" and CLUSTER_REGISTERS.search(operand.text):
-                mark(Property.CLUSTERS, reason)
-        if ins.has("SYS") and ins.has("STRONG", "SC", "MMIO") and row.memory.endswith("g"):
-            mark(Property.SYSTEM_SCOPE, reason)
-        if ins.has("MULTICAST") or ins.base.startswith("UCGABAR"):
-            mark(Property.CLUSTERS, reason)
-        if ins.base in ("ATOM", "ATOMG", "RED", "REDG"):
-            result = next((o for o in ins.operands if o.kind == "register"), None)
-            hands_out = ins.base.startswith("ATOM") and result is not None
-            if ins.has("CAS", "EXCH") or _is_float_sum(ins) or (
-                hands_out and result is not None and result.variable is not None
-            ):  # fmt: skip
-                mark(Property.ORDER_DEPENDENT, reason)
 
     def _access(self, index: int, ins: Instruction, mode: Mode) -> None:
         operand = next((o for o in reversed(ins.operands) if o.kind == "memory"), None)
@@ -258,7 +246,3 @@ def _mode(memory: str) -> Mode:
     if "w" in memory:
         mode |= Mode.WRITE
     return mode
-
-
-def _is_float_sum(ins: Instruction) -> bool:
-    return ins.has("ADD") and any(m[:1] == "F" or m.startswith("BF16") for m in ins.modifiers)
