@@ -78,15 +78,13 @@ def _analyze_kernel(
     try:
         program = flatten(kernel, functions, symbols)
     except TooHardError as problem:
-        result.properties[Property.UNKNOWN] = f"line {problem.line}: {problem}"
-        return result
+        return _given_up(result, f"line {problem.line}: {problem}")
     if not program.code:
         return result
     try:
         outcome, reasons = _analyze_program(program)
     except RecursionError:
-        result.properties[Property.UNKNOWN] = f"line {kernel.line}: {kernel.name} nests too deeply"
-        return result
+        return _given_up(result, f"line {kernel.line}: {kernel.name} nests too deeply")
     lines = [instruction.line for instruction in program.code]
     result.nodes, result.accesses = assemble(outcome.ranges, lines)
     result.globals_read = outcome.globals_read
@@ -94,6 +92,12 @@ def _analyze_kernel(
     for kind, (index, words) in outcome.properties.items():
         place = reasons.instruction(index) if index >= 0 else ""
         result.properties[kind] = ": ".join(part for part in (place, words) if part)
+    return result
+
+
+def _given_up(result: KernelResult, reason: str) -> KernelResult:
+    """Its code was not looked at: there may be anything in it that keeps a kernel at home."""
+    result.properties |= {Property.UNKNOWN: reason, Property.INDIRECT_CALLS: reason}
     return result
 
 
@@ -153,9 +157,9 @@ def _calls(program: Program, reaching: Reaching, outcome: Outcome) -> None:
         if reaching.node_of[index] >= 0:
             known = external_call(name)
             if known is None:
-                outcome.properties.setdefault(
-                    Property.UNKNOWN, (index, f"{name} is not defined in this module")
-                )
+                for kind in (Property.UNKNOWN, Property.INDIRECT_CALLS):
+                    reason = f"{name} is not defined in this module"
+                    outcome.properties.setdefault(kind, (index, reason))
             else:
                 for kind in known:
                     outcome.properties.setdefault(kind, (index, name))
