@@ -14,6 +14,7 @@
 #include "runtime.h"
 #include "session.h"
 #include "tessera/access/summary.h"
+#include "trial.h"
 #include "worker_link.h"
 
 namespace tessera::shim {
@@ -76,7 +77,8 @@ bool trusts_trials() {
 }
 
 uint64_t scatter_seed() {
-  static const auto seed = static_cast<uint64_t>(runtime().settings().integer(runtime().settings().scatter, 0));
+  static const auto seed =
+      trials_wanted() ? 0 : static_cast<uint64_t>(runtime().settings().integer(runtime().settings().scatter, 0));
   return seed;
 }
 

@@ -177,7 +177,11 @@ void Session::welcome(const Packet& packet) {
     throw TransportError(transport::Status::kCorrupt, "the placement table is of another version");
   }
   adopt_workers(welcome.workers, welcome.n_workers);
-  if (trials_wanted()) world().keep_awake();
+  if (trials_wanted()) {
+    static ts_placement_table all_home{};
+    placement_ = &all_home;
+    world().keep_awake();
+  }
   const int64_t chunk_mib =
       std::max<int64_t>(runtime().settings().integer(runtime().settings().arena_chunk_mib, 32), 2);
   world().memory.start(arena_base_, arena_size_, static_cast<uint64_t>(chunk_mib) << 20, [](Range chunk) {
