@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tessera.planning import evaluation, experiment, plots
+from tessera.planning import evaluation, experiment, goals, plots
 from tessera.planning.comparison import KERNELS, PARALLEL, SINGLE, TODAY, Option
 from tessera.planning.costs import Efficiency
 from tessera.planning.machine import Device, LinkModel, load_catalogue, pick
@@ -41,8 +41,8 @@ def write(results: dict[str, Any], folder: Path) -> None:
     _pictures(folder)
     text = "\n".join(
         [
-            _HEAD, *_summary(pairs), "", *_adaptation(adapted), "", *_assumptions(),
-            "", *_sensitivity(results["sensitivity"], pairs), "", *_tables(pairs),
+            _HEAD, *_summary(pairs), "", *goals.table(pairs, adapted), "", *goals.bounds(pairs), "",
+            *_adaptation(adapted), "", *_assumptions(), "", *_sensitivity(results["sensitivity"], pairs), "", *_tables(pairs),
         ]
     )  # fmt: skip
     (folder / "README.md").write_text(text + "\n")
@@ -66,21 +66,10 @@ launches are counted stands in [placement.md](../placement.md).
 | today | one GPU for each kernel, and home keeps all weights and state: what the placement table and the library do now |
 | bound | both GPUs always busy, links and memory free, launches split at will: nothing beats it |
 
-Every way gets its best variant, its best batch and its best number of units in flight.
+Every way gets its best variant, its best batch and its best number of units in flight, from the
+six options that promise most by a cheap estimate, which the simulator looks at; placements by
+kernel get twelve, as they differ in more than the estimate sees.
 """
-
-
-def _coarse(one: dict[str, Any]) -> float:
-    return max(float(one["rates"][way]) for way in COARSE)
-
-
-def _baseline(one: dict[str, Any]) -> float:
-    rates = one["rates"]
-    return max(float(rates[way]) for way in (SINGLE, PARALLEL, *COARSE))
-
-
-def _name(one: dict[str, Any]) -> str:
-    return f"{one['architecture']}, {' + '.join(one['pair'])}, {one['mix']}"
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -91,14 +80,20 @@ def _mean(values: Iterable[float]) -> float:
 def _summary(pairs: Sequence[dict[str, Any]]) -> list[str]:
     usable = [one for one in pairs if one["rates"][KERNELS] > 0]
     gains = [
-        (one["rates"][KERNELS] / max(1e-12, _coarse(one)), one) for one in usable if _coarse(one)
+        (one["rates"][KERNELS] / max(1e-12, goals.coarse(one)), one)
+        for one in usable
+        if goals.coarse(one)
     ]
     gain, best = max(gains, key=lambda entry: entry[0])
-    lower = [one for one in usable if one["rates"][KERNELS] < 0.999 * _baseline(one)]
-    own = [one for one in usable if one["rates"][KERNELS] > 1.005 * _baseline(one)]
-    margins = [one["rates"][KERNELS] / _baseline(one) for one in own]
+    lower = [one for one in usable if one["rates"][KERNELS] < 0.999 * goals.baseline(one)]
+    own = [one for one in usable if one["rates"][KERNELS] > 1.005 * goals.baseline(one)]
+    margins = [one["rates"][KERNELS] / goals.baseline(one) for one in own]
     possible, where = max(
-        ((one["bound"] / max(1e-12, _coarse(one)), one) for one in usable if _coarse(one)),
+        (
+            (one["bound"] / max(1e-12, goals.coarse(one)), one)
+            for one in usable
+            if goals.coarse(one)
+        ),
         key=lambda entry: entry[0],
     )
     dollars, cheap = max(((_per_dollar(one), one) for one in usable), key=lambda entry: entry[0])
@@ -112,22 +107,22 @@ def _summary(pairs: Sequence[dict[str, Any]]) -> list[str]:
         "",
         f"- {len(pairs)} cases; in {len(pairs) - len(usable)} the model fits in no way.",
         f"- Below the best baseline: {len(lower)} cases"
-        + (f" ({'; '.join(_name(one) for one in lower)})." if lower else "."),
+        + (f" ({'; '.join(goals.name(one) for one in lower)})." if lower else "."),
         f"- A placement by kernel of its own is best in {len(own)} cases, by "
         + (f"{_mean(margins):.2f}x in the mean and {max(margins):.2f}x at most over the best "
            "baseline of any kind; elsewhere the planner takes the best coarser way." if own
            else "none: the planner takes the best coarser way everywhere."),
         f"- Best gain over the best coarser disaggregation on the same GPUs: {gain:.2f}x "
-        f"({_name(best)}); data parallel is no disaggregation and is counted in the line above.",
+        f"({goals.name(best)}); data parallel is no disaggregation and is counted in the line above.",
         f"- What the bound allows over the best coarser disaggregation: at most {possible:.2f}x "
-        f"({_name(where)}); the paper's 2.3x is within the bound in "
-        f"{sum(1 for one in usable if _coarse(one) and one['bound'] / _coarse(one) >= 2.3)} cases.",
+        f"({goals.name(where)}); the paper's 2.3x is within the bound in "
+        f"{sum(1 for one in usable if goals.coarse(one) and one['bound'] / goals.coarse(one) >= 2.3)} cases.",
         f"- Best gain in outputs a dollar over the best of a single GPU of the pair and two of the "
-        f"better GPU: {dollars:.2f}x ({_name(cheap)}).",
+        f"better GPU: {dollars:.2f}x ({goals.name(cheap)}).",
         f"- Share of the physical bound that is reached: {ratio:.0%} in the geometric mean.",
         f"- Above two of its better GPU at a lower price: {len(beats)} cases"
         + (f", the best {max(one['rates'][KERNELS] / one['twin']['rate'] for one in beats):.2f}x: "
-           + "; ".join(f"{_name(one)} ({one['rates'][KERNELS] / one['twin']['rate']:.2f}x at "
+           + "; ".join(f"{goals.name(one)} ({one['rates'][KERNELS] / one['twin']['rate']:.2f}x at "
                        f"{one['price'] / one['twin']['price']:.2f} of the price)" for one in beats[:6])
            + "." if beats else "."),
         "",
@@ -145,11 +140,7 @@ def _summary(pairs: Sequence[dict[str, Any]]) -> list[str]:
 
 def _per_dollar(one: dict[str, Any]) -> float:
     """Outputs a dollar against the best homogeneous choice."""
-    prices = {device.key: device.price for device in load_catalogue().values()}
-    twin = one["twin"]
-    others = [one["rates"][SINGLE] / prices[one["better"]]]
-    others += [twin["rate"] / twin["price"]] if twin else []
-    return float(one["rates"][KERNELS] / one["price"] / max(1e-12, *others))
+    return float(one["rates"][KERNELS] / one["price"]) / goals.homogeneous(one)
 
 
 def _costs(pairs: Sequence[dict[str, Any]]) -> list[tuple[str, float, float, float]]:
@@ -163,7 +154,7 @@ def _costs(pairs: Sequence[dict[str, Any]]) -> list[tuple[str, float, float, flo
         if not all(base):
             continue
         ours = [one["rates"][KERNELS] / one["price"] for one in cases]
-        coarse = [max(_coarse(one), one["rates"][PARALLEL]) / one["price"] for one in cases]
+        coarse = [max(goals.coarse(one), one["rates"][PARALLEL]) / one["price"] for one in cases]
         two = [one["twin"]["rate"] / one["twin"]["price"] if one["twin"] else 0.0 for one in cases]
         means = [
             _mean(a / b for a, b in zip(values, base, strict=True))
@@ -248,11 +239,11 @@ def _sensitivity(rows: Sequence[dict[str, Any]], pairs: Sequence[dict[str, Any]]
     ]
     same = [(one["architecture"], one["pair"], one["mix"]) for one in rows]
     plain = [one for one in pairs if (one["architecture"], one["pair"], one["mix"]) in same]
-    for one in sorted([*plain, *rows], key=_name):
+    for one in sorted([*plain, *rows], key=goals.name):
         ours = one["rates"][KERNELS]
         lines.append(
-            f"| {_name(one)} | {one['variation'] or 'as above'} | {ours:,.1f} | "
-            f"{_ratio(ours, _coarse(one))} | {_ratio(ours, _baseline(one))} | "
+            f"| {goals.name(one)} | {one['variation'] or 'as above'} | {ours:,.1f} | "
+            f"{_ratio(ours, goals.coarse(one))} | {_ratio(ours, goals.baseline(one))} | "
             f"{ours / one['bound']:.0%} |"
         )
     return lines
@@ -286,8 +277,8 @@ def _tables(pairs: Sequence[dict[str, Any]]) -> list[str]:
             ours = rates[KERNELS]
             lines.append(
                 f"| {' + '.join(one['pair'])} | {one['mix']} | {' | '.join(cells)} | "
-                f"{one['batches'][KERNELS]} | {_ratio(ours, _coarse(one))} | "
-                f"{_ratio(ours, _baseline(one))} | {rates[TODAY]:,.{digits}f} | {twin} | "
+                f"{one['batches'][KERNELS]} | {_ratio(ours, goals.coarse(one))} | "
+                f"{_ratio(ours, goals.baseline(one))} | {rates[TODAY]:,.{digits}f} | {twin} | "
                 f"{one['bound']:,.{digits}f} | {ours / one['bound'] if one['bound'] else 0:.0%} |"
             )
     return lines
