@@ -8,6 +8,7 @@
 
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -46,6 +47,25 @@ struct SpawnSettings {
   SpawnSettings& operator=(const SpawnSettings&) = delete;
 };
 
+/// This process's environment, but for MPS: a fault of one of its clients ends all others on the device, the program
+/// among them. Without a daemon's pipe in that folder the driver works by itself.
+std::vector<std::string> environment_of_trials() {
+  constexpr std::string_view kMps = "CUDA_MPS_PIPE_DIRECTORY=";
+  std::vector<std::string> variables;
+  for (char** at = environ; *at != nullptr; ++at) {
+    if (!std::string_view(*at).starts_with(kMps)) variables.emplace_back(*at);
+  }
+  variables.push_back(std::string(kMps) + "/nonexistent");
+  return variables;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
 pid_t start_process(int connection, const Options& options) {
   SpawnSettings how;
   posix_spawn_file_actions_adddup2(&how.files, connection, kConnection);
@@ -62,11 +82,11 @@ pid_t start_process(int connection, const Options& options) {
                                     std::to_string(options.device),
                                     "--index",
                                     std::to_string(options.index)};
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
+  std::vector<std::string> variables = environment_of_trials();
+  std::vector<char*> arguments = pointers_to(words), environment = pointers_to(variables);
   pid_t pid = 0;
-  const int error = posix_spawn(&pid, "/proc/self/exe", &how.files, &how.attributes, arguments.data(), environ);
+  const int error =
+      posix_spawn(&pid, "/proc/self/exe", &how.files, &how.attributes, arguments.data(), environment.data());
   if (error != 0) throw TransportError(Status::kRefused, std::string("no process for trials: ") + std::strerror(error));
   return pid;
 }
