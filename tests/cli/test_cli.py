@@ -512,7 +512,30 @@ def test_show_finds_kernels_by_number_name_and_part(running: Cli) -> None:
     assert "no kernel 'nothing'" in running("show", "nothing").err
     running("down").ok()
     assert "matmul" in running("show", "0").ok()  # from the store
-    assert "matmul" in running("kernels").ok()
+    kernels = running("kernels").ok()
+    assert re.search(r"matmul .* home +no controller runs$", kernels, re.MULTILINE)
+
+
+def test_a_full_disk_is_named(cli: Cli, tmp_path: Path) -> None:
+    """A limit on the size of files stands in for it: no file grows beyond nothing."""
+    limited = f"ulimit -f 0; exec {sys.executable} -m tessera.cli.main up"
+    result = subprocess.run(
+        ["sh", "-c", f"trap '' XFSZ; {limited}"], env=cli.environment, capture_output=True,
+        text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert result.returncode == 1
+    assert "controller.lock cannot be written (File too large)" in result.stderr
+    assert "TESSERA_RUNTIME_DIR" in result.stderr
+    cli("up").ok()
+
+
+def test_rules_that_cannot_be_saved_are_in_force_and_said_to_be_lost(cli: Cli) -> None:
+    cli.environment["TESSERA_STORE"] = "/proc/store.db"
+    assert "the store is kept in memory" in cli("up").ok()
+    result = cli("placement", "set", "* -> 1")
+    assert result.ok().startswith("The rules are in force.")
+    assert "not saved, and lost when the controller ends: /proc/store.db" in result.err
+    assert cli("placement", "show").ok() == "# policy: manual\n* -> 1\n"
 
 
 def test_kernels_before_any_program(cli: Cli) -> None:

@@ -6,6 +6,7 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
 from fake_program import FakeMachine, FakeProgram, RunningController, ptx, wait_until
 from tessera import protocol
 from tessera.cluster import worker_log
@@ -13,6 +14,7 @@ from tessera.cluster.devices import find_devices
 from tessera.cluster.processes import ProcessIdentity, variable_of
 from tessera.cluster.worker_log import Part
 from tessera.protocol import packets
+from tessera.service.daemon import DaemonError, stop
 
 
 def test_a_killed_worker_is_started_again_and_programs_hear_of_it(
@@ -129,6 +131,20 @@ def test_workers_of_other_devices_are_ended_by_the_next_controller(machine: Fake
     with RunningController(machine, devices="0") as controller:
         [other] = controller.wait_for_workers()
         assert other["pid"] != first["pid"]
+
+
+def test_workers_that_serve_programs_outlive_a_down_without_controller(
+    machine: FakeMachine,
+) -> None:
+    with RunningController(machine, FAKE_SESSIONS="1") as controller:
+        [worker] = controller.wait_for_workers()
+        controller.kill()
+    with pytest.raises(DaemonError, match=rf"worker 1 \(process {worker['pid']}\) of one that"):
+        stop(machine.folder)
+    identity = ProcessIdentity.of(worker["pid"])
+    assert identity.alive()
+    assert stop(machine.folder, force=True) is None
+    assert not identity.alive()
 
 
 def test_a_worker_of_another_device_is_not_adopted(machine: FakeMachine) -> None:

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import fnmatch
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tessera.cli.common import CliError, ask_if_running, fail, store_path
 
+if TYPE_CHECKING:
+    from tessera.store import KernelRecord
+
 
 def offline_placer() -> Any:
-    """Placements as a controller without workers would make them."""
+    """A placer without rules and workers: only a controller knows where kernels run."""
     from tessera.service.placer import Placer
 
     return Placer()
@@ -32,7 +35,23 @@ def all_kernels(everything: bool = True) -> list[dict[str, Any]]:
         tried = trials.by_kernel(store.trials())
     placer = offline_placer()
     placer.set_kernels(records)
-    return [report.kernel(placer, r) | trials.summed_up(r, tried) for r in records]
+    return [
+        report.kernel(placer, record)
+        | trials.summed_up(record, tried)
+        | {"reason": _reason_offline(record)}
+        for record in records
+    ]
+
+
+def _reason_offline(record: KernelRecord) -> str:
+    """What of a kernel keeps it home; where others run is not known without a controller."""
+    from tessera import protocol
+    from tessera.store import Status
+
+    if record.status != Status.READY:
+        return record.reason or "not analysed yet"
+    held = protocol.property_words(record.properties & protocol.HOME_ONLY)
+    return f"stays home: {', '.join(held)}" if held else "no controller runs"
 
 
 def details(kernel: dict[str, Any]) -> dict[str, Any]:

@@ -246,16 +246,21 @@ def _folder() -> Iterator[Check]:
     try:
         runtime.prepare(folder())
         probe = folder() / f"probe-{os.getpid()}"
-        probe.write_text("")
-        probe.unlink()
+        try:
+            probe.write_text("x")
+        finally:
+            probe.unlink(missing_ok=True)
         yield Check("ok", "runtime folder", str(folder()))
-    except (runtime.RuntimeFolderError, OSError) as error:
+    except runtime.RuntimeFolderError as error:
         mend = "set TESSERA_RUNTIME_DIR to a folder of yours"
         yield Check("bad", "runtime folder", str(error).split(": set ", maxsplit=1)[0], mend)
+    except OSError as error:
+        mend = "make room there, or set TESSERA_RUNTIME_DIR to another folder of yours"
+        yield Check("bad", "runtime folder", f"{folder()}: {error.strerror}", mend)
 
 
 def _store() -> Iterator[Check]:
-    from tessera.store import Store, StoreError, StoreUnavailableError
+    from tessera.store import NewerStoreError, Store, StoreError, StoreUnavailableError
 
     try:
         with Store(store_path()) as store:
@@ -266,6 +271,9 @@ def _store() -> Iterator[Check]:
             "set TESSERA_STORE to a file that can be written: without, everything is analysed anew"
         )
         yield Check("note", "store", str(error), mend)
+    except NewerStoreError as error:
+        text, _, advice = str(error).rpartition(": ")
+        yield Check("bad", "store", text, advice)
     except StoreError as error:
         text, _, advice = str(error).partition(". ")
         yield Check("bad", "store", text, advice or "set TESSERA_STORE to another file")

@@ -119,4 +119,6 @@ def why_home(kernel: dict[str, Any]) -> str:
     }
     if most in detailed and kernel["device"] == 0 and kernel["reason"]:
         return str(kernel["reason"])
+    if most == protocol.constant("TS_STAY_PLACED") and kernel["device"]:
+        return "was placed at home then"
     return words

@@ -46,6 +46,7 @@ class Outcome:
     note: str = ""
     policy: str = ""
     policy_before: str = ""
+    running: bool = False  # a controller has taken them: they are in force
 
 
 def current() -> Current:
@@ -77,8 +78,9 @@ def save(text: str, base_revision: int | None = None, policy: str | None = None)
         if "errors" not in error.answer:
             raise
         return Outcome(error.answer["errors"], [])
-    note = f"kept in memory only: {answer['in_memory']}" if answer["in_memory"] else ""
-    return Outcome([], answer["warnings"], note, answer["policy"], answer["policy_before"])
+    note = memory_note(answer["in_memory"])
+    policies = (answer["policy"], answer["policy_before"])
+    return Outcome([], answer["warnings"], note, *policies, running=True)
 
 
 def _save_offline(text: str, base_revision: int | None, policy: str | None) -> Outcome:
@@ -100,6 +102,11 @@ def _save_offline(text: str, base_revision: int | None, policy: str | None) -> O
         "no controller runs: devices are checked when one starts" if rules.unknown_devices else ""
     )
     return Outcome([], warnings, note, after, before)
+
+
+def memory_note(reason: str | None) -> str:
+    """What it means that the controller could not write its store."""
+    return f"not saved, and lost when the controller ends: {reason}" if reason else ""
 
 
 def text_has_rules(text: str) -> bool:
@@ -205,7 +212,7 @@ def set_(
         if kept and not kept.endswith("\n"):
             kept += "\n"
         outcome = save(kept + given, before.revision if before else None)
-    _finish(outcome, "The rules are in force." if outcome.note == "" else "The rules are saved.")
+    _finish(outcome, "The rules are in force." if outcome.running else "The rules are saved.")
 
 
 def _read(file: str) -> str:
@@ -288,5 +295,5 @@ def policy(
             with Store(store_path()) as store:
                 store.save_setting("policy", name)
         elif answer["in_memory"]:
-            print(f"note: kept in memory only: {answer['in_memory']}", file=sys.stderr)
+            print(f"note: {memory_note(answer['in_memory'])}", file=sys.stderr)
     render.console().print(f"The policy is {name}.")

@@ -205,6 +205,23 @@ def read_record(path: Path) -> ProcessIdentity | None:
         return None
 
 
+def leftovers_in_use(folder: Path) -> dict[int, int]:
+    """Workers that a killed controller left behind and that serve programs: index to process."""
+    used = {}
+    for path in sorted(folder.glob("worker-*.json")):
+        identity, number = read_record(path), path.stem.removeprefix("worker-")
+        if identity is None or not identity.alive() or not number.isdigit():
+            continue
+        try:
+            observer = asyncio.run(Observer.connect(path.with_suffix(".sock")))
+        except ObserverError:
+            continue  # it answers nobody, so it serves nobody
+        if observer.figures().sessions:
+            used[int(number)] = identity.pid
+        observer.close()
+    return used
+
+
 def stop_leftovers(folder: Path, keep: frozenset[int] = frozenset()) -> list[int]:
     """Ends the workers that a killed controller left behind, but for some indices.
 

@@ -6,10 +6,11 @@ What a worker wrote before it failed is still there when the next one has been s
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 LIMIT = 4 << 20  # bytes with which a new worker goes on; a longer log is moved to *.log.1
 _READ = 64 << 10  # bytes that are looked at, from the end or from a place
@@ -22,14 +23,14 @@ def path_of(folder: Path, index: int) -> Path:
     return folder / f"worker-{index}.log"
 
 
-def begin(path: Path, index: int, device: str) -> BinaryIO:
-    """The log, opened for a new worker. Raises OSError."""
+def begin(path: Path, index: int, device: str) -> IO[bytes]:
+    """The log, opened for a new worker. Raises OSError, but not because the disk is full."""
     if path.exists() and path.stat().st_size > LIMIT:
         path.replace(path.with_suffix(".log.1"))
-    log = path.open("ab")
+    log = path.open("ab", buffering=0)
     when = time.strftime("%Y-%m-%d %H:%M:%S")
-    log.write(_MARK + f"{index} starts on {device}, {when}\n".encode())
-    log.flush()
+    with contextlib.suppress(OSError):
+        log.write(_MARK + f"{index} starts on {device}, {when}\n".encode())
     return log
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tessera.cluster.environment import python_environment
-from tessera.cluster.launcher import stop_leftovers
+from tessera.cluster.launcher import leftovers_in_use, stop_leftovers
 from tessera.cluster.processes import ProcessIdentity
 from tessera.service import client, differences, runtime
 
@@ -171,10 +171,18 @@ def _shorten_log(path: Path) -> None:
 def stop(folder: Path, *, force: bool = False) -> int | None:
     """Stops the controller and its workers; returns its process, None when none ran.
 
-    Without `force` only when no program uses it. Raises ClientError, DaemonError, InUseError.
+    Without `force` only when no program uses it, or the workers that a killed one has left.
+    Raises ClientError, DaemonError, InUseError.
     """
     pid = runtime.running_pid(folder)
     if pid is None:
+        used = {} if force else leftovers_in_use(folder)
+        if used:
+            named = ", ".join(f"worker {index} (process {pid})" for index, pid in used.items())
+            raise DaemonError(
+                f"no controller runs in {folder}, but programs still use {named} of one that was "
+                "killed: tessera-ctl up takes over, tessera-ctl down --force ends them"
+            )
         stop_leftovers(folder)
         return None
     identity = ProcessIdentity.of(pid)

@@ -83,8 +83,15 @@ class Lock:
             pid = _read_pid(self._fd)
             os.close(self._fd)
             raise AlreadyRunningError(pid) from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            os.close(self._fd)
+            raise RuntimeFolderError(
+                f"{path} cannot be written ({error.strerror}): make room there, or set "
+                "TESSERA_RUNTIME_DIR to a folder with room"
+            ) from None
 
     def close(self) -> None:
         os.close(self._fd)

@@ -15,6 +15,7 @@ class CorruptStoreError(StoreError):
     """The file is damaged, or no store at all. It is left as it is."""
 
     def __init__(self, path: Path, why: str) -> None:
+        why = " ".join(why.split())
         super().__init__(
             f"{path} cannot be read as a store: {why}. Move it away and start again "
             f"(mv {path} {path}.damaged): summaries are made anew, rules and history are lost"

@@ -2,7 +2,8 @@
 """Stands in for tessera-worker: says that it is ready, answers TS_OBSERVE, and no more.
 
 FAKE_WORKER says how it fails: `silent` never gets ready, `dies` ends at once with a message,
-`short` ends soon after it is ready, `broken` reports that it has failed.
+`short` ends soon after it is ready, `broken` reports that it has failed. FAKE_SESSIONS is
+the number of programs that it says it serves.
 """
 
 import argparse
@@ -33,6 +34,7 @@ def status_table(uuid: str) -> tuple[int, Any]:
     record["pid"], record["state"] = os.getpid(), 1
     record["device"]["uuid"][0] = list(bytes.fromhex(uuid))
     record["memory_budget"], record["launches"] = 1 << 30, 7
+    record["sessions"] = int(os.environ.get("FAKE_SESSIONS", "0"))
     return fd, record
 
 
