@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -48,7 +49,9 @@ class DeviceMemory {
   /// Ends the wait of every ordered free, after a synchronization of everything.
   void settle();
 
-  bool in_slot(uint64_t address) const { return address - base_ < size_; }
+  /// Whether the address is one of those that were reserved. What is left of the slot the driver may use for its own:
+  /// on a real one the globals of modules lie right behind the last reservation.
+  bool in_slot(uint64_t address) const { return address - base_ < parts_bytes_.load(std::memory_order_acquire); }
   std::optional<Range> find(uint64_t address) const;
   std::optional<Range> find_ending_at(uint64_t address) const;
   std::optional<Range> find_next(uint64_t address) const;
@@ -131,7 +134,7 @@ class DeviceMemory {
   const Part* part_of(uint64_t address) const;
 
   uint64_t base_ = 0, size_ = 0, chunk_bytes_ = 0;
-  uint64_t parts_bytes_ = 0;  // addresses given to devices so far
+  std::atomic<uint64_t> parts_bytes_{0};  // addresses given to devices so far, from the slot's first on
   ReleaseHook on_release_;
   std::map<uint32_t, Part> parts_;                            // by device ordinal
   std::map<uint64_t, CUmemGenericAllocationHandle> handles_;  // by chunk begin

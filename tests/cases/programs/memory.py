@@ -280,6 +280,32 @@ def case_create_from_a_fresh_thread() -> None:
     print(results)
 
 
+def case_memory_of_the_driver_behind_ours() -> None:
+    """The driver may place what is its own, like the globals of modules, anywhere nobody reserved."""
+    start()
+    take = kernels()
+    near = alloc(4096) & ~(2 * MIB - 1)
+    wanted = near + (1 << 40)
+    address = out("cuMemAddressReserve", 2 * MIB, 0, wanted, 0)
+    same(address, wanted)
+    result, handle = physical(2 * MIB, Location(1, 0))
+    same(result, 0)
+    ok("cuMemMap", address, 2 * MIB, 0, handle, 0)
+    ok("cuMemSetAccess", address, 2 * MIB, ctypes.byref(Access(Location(1, 0), 3)), 1)
+    ok("cuMemcpyHtoD_v2", address, (ctypes.c_uint32 * 64)(*range(64)), 256)
+    same(words(address, 64), list(range(64)))
+    ok("cuMemsetD32_v2", address, 7, 64)
+    launch(take("add"), address, address, 64)
+    same(set(words(address, 64)), {14})
+    kind, base, size = ctypes.c_uint(), ctypes.c_uint64(), ctypes.c_size_t()
+    ok("cuPointerGetAttribute", ctypes.byref(kind), 2, address)
+    ok("cuMemGetAddressRange_v2", ctypes.byref(base), ctypes.byref(size), address + 64)
+    print(kind.value, base.value == address, size.value)
+    ok("cuMemUnmap", address, 2 * MIB)
+    ok("cuMemRelease", handle)
+    ok("cuMemAddressFree", address, 2 * MIB)
+
+
 def case_growing_segment() -> None:
     """Kind 2.8: PyTorch's expandable segments: one reservation, mapped piece by piece."""
     start()
