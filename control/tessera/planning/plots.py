@@ -22,12 +22,13 @@ from tessera.planning.problem import Assignment, Problem
 from tessera.planning.simulator import Interval
 
 INK, GREY, GRID = "#1f2430", "#8a8f9c", "#e4e6eb"
+MIXED = "mixed"  # of a stretch of launches that no role has most of
 ROLES = {
     "attention": "#d1495b",
     "projection": "#edae49",
     "ffn": "#2f6f9f",
     "other": "#8a8f9c",
-    "mixed": "#7b6fa8",
+    MIXED: "#7b6fa8",
     "copy": "#5aa469",
 }
 WAYS = {
@@ -79,9 +80,11 @@ def timeline(
         axis.set_title(name, fontsize=9)
         axis.grid(axis="y", visible=False)
     np.atleast_1d(axes)[-1].set_xlabel("milliseconds")
-    handles = [Patch(color=color, label=role) for role, color in ROLES.items()]
-    handles.append(Patch(color=GREY, alpha=0.4, label="pale: prefill"))
-    figure.legend(handles=handles, loc="lower center", ncol=7, bbox_to_anchor=(0.5, -0.04))
+    names = {MIXED: "several of these in a row"}
+    handles = [Patch(color=color, label=names.get(role, role)) for role, color in ROLES.items()]
+    handles.append(Patch(color=GREY, alpha=0.4, label="pale: prefill, else decode"))
+    figure.legend(handles=handles, loc="lower center", ncol=7, fontsize=8,
+                  bbox_to_anchor=(0.5, -0.04))  # fmt: skip
     figure.suptitle(title, x=0.06, ha="left", fontweight="bold")
     figure.tight_layout()
     _save(figure, path)
@@ -99,6 +102,8 @@ def throughput(path: Path, results: Sequence[dict[str, Any]], twins: dict[Any, f
             for j, (way, color) in enumerate(WAYS.items()):
                 axis.bar(i + (j - 2.5) * 0.14, one["rates"].get(way, 0.0) / base, 0.13, color=color)
             axis.plot([i - 0.44, i + 0.44], [one["bound"] / base] * 2, color=INK, lw=1.0, ls=":")
+            if linked := one.get("linked_bound"):
+                axis.plot([i - 0.44, i + 0.44], [linked / base] * 2, color=GREY, lw=1.0, ls="--")
             twin = twins.get((architecture, one["better"], one["mix"]), 0.0) / base
             axis.plot([i - 0.44, i + 0.44], [twin] * 2, color="#d1495b", lw=1.2)
             if i and one["pair"] != mine[i - 1]["pair"]:
@@ -114,9 +119,13 @@ def throughput(path: Path, results: Sequence[dict[str, Any]], twins: dict[Any, f
         axis.grid(axis="x", visible=False)
     handles: list[Any] = [Patch(color=color, label=way) for way, color in WAYS.items()]
     handles.append(Line2D([], [], color="#d1495b", label="two of the better GPU"))
-    handles.append(Line2D([], [], color=INK, ls=":", label="physical bound"))
+    handles.append(Line2D([], [], color=INK, ls=":", label="bound: both GPUs always busy"))
+    handles.append(Line2D([], [], color=GREY, ls="--", label="bound: one placement, with links"))
+    figure.suptitle(
+        "Throughput of every way to use a pair of GPUs", x=0.06, ha="left", weight="bold"
+    )
     figure.legend(
-        handles=handles, loc="lower center", ncol=8, fontsize=8, bbox_to_anchor=(0.5, -0.02)
+        handles=handles, loc="lower center", ncol=5, fontsize=8, bbox_to_anchor=(0.5, -0.035)
     )
     figure.tight_layout()
     _save(figure, path)
@@ -138,7 +147,8 @@ def cost(path: Path, rows: Sequence[tuple[str, float, float, float]]) -> None:
     axis.set_title("What a dollar buys (geometric mean over request mixes)")
     axis.axvline(1.0, color=INK, lw=0.8)
     axis.grid(axis="y", visible=False)
-    axis.legend(loc="lower center", ncol=3, bbox_to_anchor=(0.5, -0.13))
+    shown, names = axis.get_legend_handles_labels()
+    axis.legend(shown[::-1], names[::-1], loc="lower center", ncol=3, bbox_to_anchor=(0.5, -0.13))
     _save(figure, path)
 
 
@@ -207,4 +217,4 @@ def adaptation(path: Path, found: Adaptation) -> None:
 
 
 def _short(mix: str) -> str:
-    return mix.replace(" ", "\n", 1)
+    return mix.replace(", ", "\n") if "," in mix else mix.replace(" ", "\n", 1)
