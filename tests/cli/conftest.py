@@ -12,6 +12,7 @@ SUPPORT = Path(__file__).resolve().parents[1] / "service" / "support"
 if str(SUPPORT) not in sys.path:
     sys.path.insert(0, str(SUPPORT))
 
+from cli.command import Cli
 from fake_program import FakeMachine, FakeProgram, RunningController
 
 
@@ -35,3 +36,16 @@ def program(controller: RunningController) -> Iterator[FakeProgram]:
     with FakeProgram(controller.folder) as connected:
         connected.hello()
         yield connected
+
+
+@pytest.fixture
+def cli(machine: FakeMachine) -> Iterator[Cli]:
+    command = Cli(machine)
+    yield command
+    command("down", "--force")
+
+
+@pytest.fixture
+def running(cli: Cli) -> Cli:
+    cli("up").ok()
+    return cli

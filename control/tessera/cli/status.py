@@ -199,7 +199,7 @@ def _programs(found: dict[str, Any]) -> Any:
             state = "all at home"
         rows.append(
             [
-                render.one_line(program["program"]),
+                render.command(program["program"], 30),
                 program["pid"],
                 Text(state, style="" if state == "active" else "yellow"),
                 render.age(max(0.0, now - program["started"])),
