@@ -2,6 +2,7 @@
 #include "launch.h"
 
 #include "launch_class.h"
+#include "recording.h"
 #include "redirect.h"
 #include "trial.h"
 
@@ -25,6 +26,7 @@ CUresult launch_slowly(const LaunchRequest& request, KernelState& state, uint32_
   const bool evaluates = state.summary() != nullptr && pack_parameters(request, *state.entry(), parameters);
   const Claims by_trial = evaluates ? Claims{} : claims_by_trial(request, state, parameters);
   const Claims& claims = evaluates ? claims_of(request, state, parameters) : by_trial;
+  recording().launched(state.counter_slot(), request.stream, claims);
   if (device != 0) {
     const Redirection redirection = redirect(request, state, device, claims, parameters);
     if (redirection.moved) {

@@ -19,6 +19,7 @@
 #include "kernel_state.h"
 #include "log.h"
 #include "order.h"
+#include "recording.h"
 #include "runtime.h"
 #include "tessera/protocol/blas_call.h"
 #include "tessera/transport/shared_memory.h"
@@ -77,6 +78,7 @@ class Session {
   bool look_after(WorkerLink& worker);
   void report_lost(uint32_t index, const std::string& reason);
   void tell_all_home();
+  void tell_recorded();
 
   std::mutex mutex_;  // the conversation with the controller
   Socket controller_;
@@ -237,6 +239,7 @@ void Session::report_trial(ts_tried message, const std::string& name, const std:
 }
 
 void Session::take_unasked(const Packet& packet) {
+  if (packet.type() == TS_RECORD) recording().ask(packet.expect<ts_record>().launches);
   if (packet.type() != TS_WORKERS) return;  // a late answer: nobody waits for it any more
   const auto message = packet.expect<ts_workers>();
   adopt_workers(message.workers, message.n_workers);
@@ -248,7 +251,8 @@ std::optional<Packet> Session::answer_to(uint32_t request, Milliseconds timeout)
     const auto left = std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
     std::optional<Packet> packet = controller_.receive(std::max(left, Milliseconds(0)));
     if (!packet) return std::nullopt;
-    if (packet->header().request == request && packet->type() != TS_WORKERS) return packet;
+    const bool unasked = packet->type() == TS_WORKERS || packet->type() == TS_RECORD;
+    if (packet->header().request == request && !unasked) return packet;
     take_unasked(*packet);
   }
 }
@@ -383,6 +387,7 @@ void Session::watch() {
     if (mutex_.try_lock()) {
       tell_all_home();
       read_unasked();
+      tell_recorded();
       mutex_.unlock();
     }
   }
@@ -409,6 +414,19 @@ void Session::tell_all_home() {
     all_home_told_ = true;
   } catch (const std::exception&) {
     controller_gone_ = true;
+  }
+}
+
+/// The order of launches, when the controller has asked for it. Precondition: the lock is held.
+void Session::tell_recorded() {
+  for (const std::vector<uint8_t>& message : recording().step()) {
+    if (controller_gone_) return;
+    try {
+      controller_.send(message.data(), message.size(), {}, answer_timeout());
+    } catch (const std::exception& error) {
+      log_line(LogLevel::kWarn, "a recording of launches is lost: %s", error.what());
+      controller_gone_ = true;
+    }
   }
 }
 
@@ -486,6 +504,11 @@ Range slot_of_program() { return session->slot(); }
 ts_kernel_counters* counters_of(uint32_t kernel_id, uint32_t* slot) {
   return session->kernel_counters(kernel_id, slot);
 }
+uint32_t kernel_of_counters(uint32_t slot) {
+  if (session == nullptr || slot >= session->counters().capacity) return TS_MAX_KERNELS;
+  return session->counters().kernels[slot].kernel_id;
+}
+
 void count_untracked_launch() { add(session->counters().launches_untracked, 1); }
 void count_graph_launch() {
   if (session != nullptr) add(session->counters().graph_launches, 1);

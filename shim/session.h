@@ -49,6 +49,8 @@ Range slot_of_program();
 
 /// Counters of one kernel; null when all are taken.
 ts_kernel_counters* counters_of(uint32_t kernel_id, uint32_t* slot);
+/// The kernel of a slot of the counters; TS_MAX_KERNELS for none.
+uint32_t kernel_of_counters(uint32_t slot);
 void count_untracked_launch();
 void count_graph_launch();
 void report_arena(uint64_t mapped, uint64_t used);

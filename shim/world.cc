@@ -34,7 +34,14 @@ bool World::wake() {
 }
 
 void World::rest() {
-  if (!kept_awake_ && unjoined_streams == 0 && directory.quiet()) calm_.store(true, std::memory_order_seq_cst);
+  if (!kept_awake_ && !recorded_ && unjoined_streams == 0 && directory.quiet()) {
+    calm_.store(true, std::memory_order_seq_cst);
+  }
+}
+
+void World::record(bool wanted) {
+  recorded_ = wanted;
+  rest();
 }
 
 void World::fail(CUresult error) {

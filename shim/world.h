@@ -41,6 +41,8 @@ class World {
     kept_awake_ = true;
     calm_.store(false, std::memory_order_seq_cst);
   }
+  /// As long as launches are recorded it is not calm. Called with the lock, and before a recording after `wake`.
+  void record(bool wanted);
   uint32_t unjoined_streams = 0;
 
   WorkerLink* worker(uint32_t index) {
@@ -74,7 +76,7 @@ class World {
  private:
   std::vector<std::unique_ptr<WorkerLink>> detached_;  // kept: other threads may still look at them
   std::atomic<bool> calm_{true};
-  bool kept_awake_ = false;
+  bool kept_awake_ = false, recorded_ = false;
   std::atomic<CUresult> failure_{CUDA_SUCCESS};
 };
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from tessera.cli import render
 from tessera.cli.common import CliError, ask, clear_errors
 from tessera.cli.render import Column
 
+RECORDING_SECONDS = 15.0  # programs give up after ten
 SURE, FAIR = 0.9, 0.4  # shares of the time that is measured, for "high" and "medium"
 
 
@@ -40,6 +42,10 @@ def plan(
     prompt: Annotated[float, typer.Option(help="Prompt tokens; pixels of images.")] = 1024,
     output: Annotated[float, typer.Option(help="Output tokens; steps of images.")] = 512,
     seconds: Annotated[float, typer.Option(help="How long to look for a plan.")] = 5.0,
+    record: Annotated[
+        int,
+        typer.Option(metavar="N", help="First record what the next N launches hand to each other."),
+    ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Plan where the kernels of a program run best.
@@ -51,6 +57,7 @@ def plan(
     Examples:
       tessera-ctl plan
       tessera-ctl plan --objective latency --apply
+      tessera-ctl plan --record 5000
       tessera-ctl plan --compare
       tessera-ctl plan --what-if H100 --what-if H100,L40S --what-if H20,L40S
     """
@@ -60,6 +67,8 @@ def plan(
             return
         if objective not in ("throughput", "latency"):
             raise CliError(f"unknown objective {objective!r}: throughput or latency", 2)
+        if record:
+            _record(record)
         found = Recording.read()
         if compare:
             _compare(found, seconds)
@@ -95,7 +104,7 @@ class Recording:
         from tessera.planning.machine import CatalogueError, load_catalogue
 
         status = ask("status")["status"]
-        edges = ask("dependencies")["dependencies"]
+        recording = ask("recording")
         try:
             catalogue = load_catalogue()
         except CatalogueError as error:
@@ -106,6 +115,9 @@ class Recording:
             home = next((one["name"] for one in status["devices"] if one["ordinal"] == 0), "")
         devices = recorded.devices_of(home, status["workers"], catalogue)
         measured = [_measured(one, status["workers"]) for one in status["kernels"]]
+        counts = {int(kernel): count for kernel, count in recording["launches"].items()}
+        edges = recorded.scaled(recording["edges"], counts, measured)
+        edges = edges or ask("dependencies")["dependencies"]
         try:
             problem = recorded.problem(measured, devices, edges)
         except UnknownCostError as error:
@@ -154,6 +166,20 @@ class Recording:
                 for image, name, device in self.rows(made)
             ],
         }
+
+
+def _record(launches: int) -> None:
+    """Waits until all programs have told the order of their launches. Raises CliError."""
+    if launches < 1:
+        raise CliError(f"{launches} launches cannot be recorded", 2)
+    ask("record", launches=launches)
+    deadline = time.monotonic() + RECORDING_SECONDS
+    while ask("recording")["pending"]:
+        if time.monotonic() > deadline:
+            raise CliError("a program does not tell the order of its launches: is it stopped?")
+        time.sleep(0.05)
+    if not ask("recording")["launches"]:
+        raise CliError("the programs launched nothing meanwhile: record while they work")
 
 
 def _last_program() -> list[dict[str, Any]]:
@@ -234,7 +260,7 @@ def _explain(found: Recording, made: Any) -> None:
     level = "high" if share > SURE else "medium" if share > FAIR else "low"
     out.print(f"Confidence: {level}; {share:.0%} of the planned time is measured where it is "
               "planned." + ("" if found.edges else " What kernels hand to each other is not "
-              "recorded: transfers are not in these figures."))  # fmt: skip
+              "recorded (--record): transfers are not in these figures."))  # fmt: skip
 
 
 def _time(seconds: float) -> str:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The placement problem of a program that runs under Tessera, or ran: from its counters.
 
-Today's counters are by kernel and device, without the order of launches: so a kernel is one
-node, and data flow is known only where the store has dependencies.
+Counters are by kernel and device, and so is the placement table: a kernel is one node. What
+kernels hand to each other comes from a recorded stretch of launches, or from the store.
 """
 
 from __future__ import annotations
@@ -80,6 +80,24 @@ def problem(
             "no kernel has been timed yet: run the program under tessera-ctl run, then plan again"
         )
     return Problem(machine, tuple(nodes), _values(edges, places), in_flight=in_flight)
+
+
+def scaled(
+    edges: Sequence[Mapping[str, int]], recorded: Mapping[int, int], kernels: Sequence[Measured]
+) -> list[dict[str, int]]:
+    """Edges of a recorded stretch, as many as all launches of their sources make.
+
+    `recorded`: launches of each kernel in the stretch.
+    """
+    launches = {kernel.id: kernel.launches for kernel in kernels}
+    found = []
+    for edge in edges:
+        source = edge["source"]
+        share = launches.get(source, 0) / max(1, recorded.get(source, 0))
+        times = max(1, round(edge["launches"] * share))
+        size = edge["bytes"] // max(1, edge["launches"])
+        found.append(dict(edge) | {"launches": times, "bytes": size * times})
+    return found
 
 
 def _label(machine: Machine, device: int) -> str:

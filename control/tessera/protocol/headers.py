@@ -66,6 +66,8 @@ class MessageType(enum.IntEnum):
     WORKER_LOST = constant("TS_WORKER_LOST")
     TRIED = constant("TS_TRIED")
     ALL_HOME = constant("TS_ALL_HOME")
+    RECORD = constant("TS_RECORD")
+    RECORDED = constant("TS_RECORDED")
     OBSERVE = constant("TS_OBSERVE")
     OBSERVED = constant("TS_OBSERVED")
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tessera.placement import Finding, Rules, make_policy, parse_rules, policy_for_rules
 from tessera.protocol import packets
+from tessera.protocol.recording import MOST_LAUNCHES
 from tessera.service import planned, report, trials
 from tessera.service.pool import PoolError
 from tessera.store import RulesChangedError, StoreError
@@ -181,6 +182,22 @@ async def _dependencies(controller: Controller, request: Request) -> Answer:
     return {"dependencies": [dataclasses.asdict(edge) for edge in edges]}
 
 
+async def _record(controller: Controller, request: Request) -> Answer:
+    """Programs are to tell the order of their next launches; `recording` has it then."""
+    launches = int(request["launches"])
+    if not 0 < launches <= MOST_LAUNCHES:
+        raise CommandError(f"{launches} launches: 1 to {MOST_LAUNCHES} can be recorded")
+    asked = controller.record(launches)
+    if not asked:
+        raise CommandError("no program runs: start one under tessera-ctl run, then record")
+    return {"programs": asked}
+
+
+async def _recording(controller: Controller, request: Request) -> Answer:
+    del request
+    return controller.recordings.summary()
+
+
 async def _history(controller: Controller, request: Request) -> Answer:
     limit = int(request.get("limit", 100))
     records = await controller.store.run(lambda store: store.programs(limit=limit))
@@ -259,6 +276,8 @@ COMMANDS: dict[str, Callable[[Controller, Request], Awaitable[Answer]]] = {
     "set_policy": _set_policy,
     "set_plan": _set_plan,
     "dependencies": _dependencies,
+    "record": _record,
+    "recording": _recording,
     "history": _history,
     "run": _run,
     "shutdown": _shutdown,

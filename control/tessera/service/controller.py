@@ -21,6 +21,7 @@ from tessera.cluster.launcher import LocalLauncher, WorkerSpec, stop_leftovers
 from tessera.cluster.worker_log import Part
 from tessera.placement import Worker
 from tessera.protocol import MessageType, packets
+from tessera.protocol.recording import pack_record, unpack_recorded
 from tessera.service import commands, planned, runtime, slots, trials
 from tessera.service.config import TRUSTS_TRIALS, Config
 from tessera.service.connection import Connection
@@ -29,6 +30,7 @@ from tessera.service.past import Past
 from tessera.service.placer import Placer
 from tessera.service.pool import AnalyzerPool, PoolError, pool_size
 from tessera.service.programs import Loss, Program, Programs
+from tessera.service.recordings import Recordings
 from tessera.service.server import Server
 from tessera.service.store_thread import StoreThread
 from tessera.store import ProgramRecord, StoreError
@@ -60,6 +62,7 @@ class Controller:
         self.fleet = Fleet([], LocalLauncher(config.folder), self._workers_changed)
         self.server = Server(runtime.socket_path(config.folder), self, config.hello_timeout)
         self.past = Past()
+        self.recordings = Recordings()
         self.faults: collections.deque[tuple[float, Program, Loss]] = collections.deque(maxlen=8)
         self.stopping = asyncio.Event()
         self._members: dict[Connection, Program] = {}
@@ -173,13 +176,24 @@ class Controller:
         elif header.type == MessageType.ALL_HOME:
             packet.close()
             self._all_home(connection, protocol.AllHome.unpack(packet.data))
+        elif header.type == MessageType.RECORDED:
+            packet.close()
+            self.recordings.take(connection, *unpack_recorded(packet.data))
         else:
             raise protocol.ProtocolError(f"a message of type {header.type} is not expected here")
 
     def gone(self, connection: Connection) -> None:
+        self.recordings.gone(connection)
         program = self._members.pop(connection, None)
         if program is not None and program not in self._members.values():
             self.programs.disconnect(program)
+
+    def record(self, launches: int) -> int:
+        """Asks all programs to tell the order of their next launches. How many were asked."""
+        self.recordings.begin(self._members)
+        for connection in self._members:
+            connection.send(pack_record(launches))
+        return len(self._members)
 
     def _hello(
         self, connection: Connection, header: protocol.Header, packet: packets.Packet

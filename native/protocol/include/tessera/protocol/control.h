@@ -37,7 +37,9 @@ enum {                     /* ts_message.type */
        TS_STATUS = 7,      /* tessera-ctl -> controller and back: JSON text after the header */
        TS_WORKER_LOST = 8, /* program -> controller: ts_worker_lost */
        TS_TRIED = 9,       /* program -> controller: ts_tried, what a trial of a launch showed */
-       TS_ALL_HOME = 10    /* program -> controller: ts_all_home, from now on none of its kernels moves */
+       TS_ALL_HOME = 10,   /* program -> controller: ts_all_home, from now on none of its kernels moves */
+       TS_RECORD = 11,     /* controller -> program, unasked: ts_record, tell the order of your next launches */
+       TS_RECORDED = 12    /* program -> controller: ts_recorded, one or more of them */
 };
 
 typedef struct {
@@ -158,6 +160,32 @@ typedef struct {
   uint32_t reason_size; /* bytes of text that follow the name */
   uint32_t reserved;
 } ts_tried;
+
+typedef struct {
+  ts_message header;
+  uint32_t launches; /* to record; fewer when ten seconds bring forth no more */
+  uint32_t reserved;
+} ts_record;
+
+typedef struct {
+  uint64_t begin, end;
+} ts_recorded_range;
+
+enum { TS_RECORDED_UNKNOWN = 1 }; /* ts_recorded_launch.flags: it may touch anything */
+
+typedef struct {
+  uint32_t kernel_id, flags;
+  uint64_t stream; /* the program's handle */
+  uint16_t n_reads, n_writes;
+  uint32_t reserved;
+  /* follow: ts_recorded_range[n_reads + n_writes], reads first */
+} ts_recorded_launch;
+
+typedef struct { /* launches in the order in which the program made them */
+  ts_message header;
+  uint32_t n_launches; /* behind this; each ts_recorded_launch with its ranges */
+  uint32_t last;       /* 1: the recording is complete with this one */
+} ts_recorded;
 
 /* The placement table: written by the controller, read by every program. */
 enum { TS_PLACEMENT_MAGIC = 0x50505354, TS_DEVICE_HOME = 0 };
