@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time eager PyTorch inference alone and at home under Tessera, turn by turn.
 
-    python tools/bench/bench_decode.py [--pairs 8]
+    python tools/bench/bench_decode.py [--pairs 6]
 
 A 12-layer Llama-like model with random weights: one token a step (bound by the host's launches)
 and a prefill of 4 x 512 tokens (bound by the GPU). Needs an NVIDIA GPU, torch and transformers.
 
 A pair is two processes, one alone and one under Tessera, alive at the same time and pinned to the
-same processors. They take turns of a few dozen steps, one of them waiting while the other computes,
-so that whatever drifts on the machine meets both. The first steps of a turn warm the GPU up and do
-not count. Printed: of each pair the medians of both, and over all pairs the median of the ratios
-with their spread, to be compared with the spread before it is believed.
+same processor. They take turns of a few steps, one of them waiting while the other computes, so
+that whatever drifts on the machine meets both. The first steps of a turn warm the GPU up and do not
+count. Each turn of one is compared with the turn of the other beside it. Printed: of each pair the
+medians, and over all pairs the median of what Tessera adds, with its quartiles and the interval
+that holds it with 95 % (bootstrap over the pairs of turns).
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from random import Random
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "control"))
 PHASES = ("decode", "prefill")
 MODES = ("alone", "tessera")
-UNCOUNTED = 3  # steps at the begin of a turn
+UNCOUNTED = 2  # steps at the begin of a turn
+RESAMPLES = 2000
 
 Times = dict[str, list[float]]  # ms of each step, by phase
 
@@ -119,16 +122,18 @@ class Player:
         self.process.wait(timeout=60)
 
 
-def play(environments: dict[str, dict[str, str]], turns: int, steps: int) -> dict[str, Times]:
-    """One pair: the times of both, by mode."""
+Turns = list[dict[str, Times]]  # what both measured in turns side by side, by mode
+
+
+def play(environments: dict[str, dict[str, str]], turns: int, steps: int) -> Turns:
+    """One pair."""
     players = {mode: Player(environments[mode], steps) for mode in MODES}
     for player in players.values():
         player.answer()
-    times = {mode: Times({phase: [] for phase in PHASES}) for mode in MODES}
+    times: Turns = []
     for turn in range(turns):
-        for mode in MODES if turn % 2 == 0 else reversed(MODES):
-            for phase, values in players[mode].turn().items():
-                times[mode][phase] += values
+        order = MODES if turn % 2 == 0 else MODES[::-1]
+        times.append({mode: players[mode].turn() for mode in order})
     for player in players.values():
         player.end()
     return times
@@ -146,28 +151,41 @@ def await_analyses(folder: Path) -> None:
             time.sleep(0.5)
 
 
-def added(times: dict[str, Times], phase: str) -> float:
-    """Percent that Tessera adds to the median step of one pair."""
-    alone, tessera = (statistics.median(times[mode][phase]) for mode in MODES)
-    return 100 * (tessera / alone - 1)
+def added(turns: Turns, phase: str) -> list[float]:
+    """Percent that Tessera adds to the median step, turn by turn."""
+    medians = [[statistics.median(turn[mode][phase]) for mode in MODES] for turn in turns]
+    return [100 * (tessera / alone - 1) for alone, tessera in medians]
 
 
-def show_pair(number: int, times: dict[str, Times]) -> None:
+def show_pair(number: int, turns: Turns) -> None:
     words = []
     for phase in PHASES:
-        alone, tessera = (statistics.median(times[mode][phase]) for mode in MODES)
-        words.append(f"{phase} {alone:.3f} and {tessera:.3f} ms ({added(times, phase):+.2f} %)")
+        alone, tessera = (
+            statistics.median(ms for turn in turns for ms in turn[mode][phase]) for mode in MODES
+        )
+        middle = statistics.median(added(turns, phase))
+        words.append(f"{phase} {alone:.3f} and {tessera:.3f} ms ({middle:+.2f} %)")
     print(f"pair {number}: alone and under Tessera: {', '.join(words)}", flush=True)
 
 
-def show_all(pairs: list[dict[str, Times]]) -> None:
+def interval(values: list[float]) -> tuple[float, float]:
+    """Of the median, with 95 %."""
+    random = Random(7)
+    medians = sorted(
+        statistics.median(random.choices(values, k=len(values))) for _ in range(RESAMPLES)
+    )
+    return medians[RESAMPLES // 40], medians[-RESAMPLES // 40]
+
+
+def show_all(turns: Turns) -> None:
     for phase in PHASES:
-        ratios = sorted(added(times, phase) for times in pairs)
-        least = [min(min(times[mode][phase]) for times in pairs) for mode in MODES]
-        steps = sum(len(times["alone"][phase]) for times in pairs)
+        values = added(turns, phase)
+        first, middle, third = statistics.quantiles(values, n=4)
+        low, high = interval(values)
+        least = [min(min(turn[mode][phase]) for turn in turns) for mode in MODES]
         print(
-            f"{phase:8} added: median of {len(pairs)} pairs {statistics.median(ratios):+.2f} %"
-            f" ({ratios[0]:+.2f} to {ratios[-1]:+.2f}; {steps} steps each); least step"
+            f"{phase:8} added: {middle:+.2f} % (95 %: {low:+.2f} to {high:+.2f}; quartiles"
+            f" {first:+.2f} and {third:+.2f}; {len(turns)} pairs of turns); least step"
             f" {least[0]:.3f} alone, {least[1]:.3f} ms under Tessera"
         )
 
@@ -180,10 +198,10 @@ def pin(processors: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=8)
-    parser.add_argument("--turns", type=int, default=10, help="of each process of a pair")
-    parser.add_argument("--steps", type=int, default=24, help="of decode in a turn")
-    parser.add_argument("--processors", type=int, default=4, help="that the programs run on")
+    parser.add_argument("--pairs", type=int, default=6)
+    parser.add_argument("--turns", type=int, default=24, help="of each process of a pair")
+    parser.add_argument("--steps", type=int, default=12, help="of decode in a turn")
+    parser.add_argument("--processors", type=int, default=1, help="that the programs run on")
     parser.add_argument("--native", type=Path, default=os.environ.get("TESSERA_NATIVE_DIR"))
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -209,11 +227,11 @@ def main() -> None:
         }
         play(environments, 1, 4)  # analyses what the model loads, and fills the file cache
         await_analyses(Path(folder))
-        pairs = []
+        turns: Turns = []
         for number in range(options.pairs):
-            pairs.append(play(environments, options.turns, options.steps))
-            show_pair(number + 1, pairs[-1])
-        show_all(pairs)
+            turns += (pair := play(environments, options.turns, options.steps))
+            show_pair(number + 1, pair)
+        show_all(turns)
         with Client(Path(folder)) as client:
             client.request("shutdown", force=True)
 
