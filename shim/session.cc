@@ -358,8 +358,7 @@ WorkerLink* Session::attach(uint32_t index) {
   all.workers.resize(TS_MAX_DEVICES);
   if (all.detach_worker(index)) all.fail(CUDA_ERROR_LAUNCH_FAILED);  // one of this number that was lost
   try {
-    all.workers[index] =
-        std::make_unique<WorkerLink>(info, arena_base_, arena_size_, counters().workers[index], counters_.fd().get());
+    all.workers[index] = std::make_unique<WorkerLink>(info, arena_base_, arena_size_, counters_.fd().get());
   } catch (const std::exception& error) {
     log_line(LogLevel::kWarn, "worker %u (%s) cannot be used: %s", index, info.device.name, error.what());
     refused_until_[index] = std::chrono::steady_clock::now() + kAttachAgain;

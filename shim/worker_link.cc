@@ -26,8 +26,6 @@ std::chrono::milliseconds patience() {
   return std::chrono::milliseconds(runtime().settings().integer(runtime().settings().timeout_ms, 5000));
 }
 
-void add(uint64_t& counter, uint64_t value) { std::atomic_ref(counter).fetch_add(value, std::memory_order_relaxed); }
-
 /// Cyclic comparison: whether `value` has been reached.
 bool reached(uint32_t flag, uint32_t value) { return static_cast<int32_t>(flag - value) >= 0; }
 
@@ -46,9 +44,8 @@ void for_each_granule(std::span<const Range> ranges, Visit&& visit) {
 
 }  // namespace
 
-WorkerLink::WorkerLink(const ts_worker_info& info, uint64_t arena_base, uint64_t arena_size,
-                       ts_worker_counters& counters, int counters_fd)
-    : counters_(counters), index_(info.index), lanes_(TS_LANES) {
+WorkerLink::WorkerLink(const ts_worker_info& info, uint64_t arena_base, uint64_t arena_size, int counters_fd)
+    : index_(info.index), lanes_(TS_LANES) {
   transport::AttachRequest request;
   request.socket = info.socket;
   request.index = info.index;
@@ -190,12 +187,6 @@ bool WorkerLink::launch(int index, uint32_t start, std::span<const ts_ring_range
   append(kernel.parameters.data(), kernel.parameters.size());
   std::atomic_ref(lane(index).serial).fetch_add(1);  // before the worker can end it
   transport_->ring().commit();
-  add(counters_.launches, 1);
-  for (const ts_ring_range& range : ranges) {
-    if ((range.flags & TS_RANGE_PULL) == 0) continue;
-    add(counters_.pulls, 1);
-    add(counters_.bytes_pulled, range.end - range.begin);
-  }
   return true;
 }
 
@@ -231,11 +222,6 @@ uint32_t WorkerLink::join(int index, uint32_t start, std::span<const Range> rang
   if (serial == 0) serial = 1;  // 0 says "not sent"
   if (!send_ranges(TS_RING_JOIN, index, start, serial, ranges)) return 0;
   joined.requested = serial;
-  add(counters_.joins, 1);
-  for (const Range& range : ranges) {
-    add(counters_.pushes, 1);
-    add(counters_.bytes_pushed, range.size());
-  }
   return serial;
 }
 
@@ -338,14 +324,12 @@ bool WorkerLink::evict(uint64_t granule) {
   const Range range{granule, granule + TS_GRANULE};
   if (!send_ranges(TS_RING_EVICT, 0, 0, 0, {&range, 1})) return false;
   granules_.erase(granule);
-  add(counters_.evictions, 1);
   return true;
 }
 
 void WorkerLink::hold(std::span<const Range> ranges) {
   ++clock_;
   for_each_granule(ranges, [&](uint64_t granule) { granules_[granule] = clock_; });
-  std::atomic_ref(counters_.bytes_mapped).store(granules_.size() * TS_GRANULE, std::memory_order_relaxed);
 }
 
 }  // namespace tessera::shim

@@ -41,8 +41,7 @@ struct Lane {
 class WorkerLink {
  public:
   /// Attaches. Throws std::runtime_error that says why it could not.
-  WorkerLink(const ts_worker_info& info, uint64_t arena_base, uint64_t arena_size, ts_worker_counters& counters,
-             int counters_fd);
+  WorkerLink(const ts_worker_info& info, uint64_t arena_base, uint64_t arena_size, int counters_fd);
   ~WorkerLink();
 
   uint32_t index() const { return index_; }
@@ -115,7 +114,6 @@ class WorkerLink {
   void send_image(const Image& image);
 
   std::unique_ptr<transport::Transport> transport_;
-  ts_worker_counters& counters_;
   uint32_t index_;
   ts_device device_{};
   std::string name_;

@@ -23,7 +23,7 @@ from typing import Any
 
 import sim_env
 from rich.console import Console
-from rich.table import Table
+from tessera.cli import render
 from tessera.service import client
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -93,7 +93,7 @@ class Demo:
     def show(self, lines: list[str]) -> None:
         """What was said on stderr and is no output of the program."""
         for line in lines:
-            self.console.print(line, style="yellow", highlight=False, markup=False)
+            self.console.print(line, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
     def embed(self, name: str, *prefix: str) -> Run:
         """Run the program, with `prefix` before its command line."""
@@ -142,41 +142,37 @@ class Demo:
 def report(console: Console, demo: Demo, counters: dict[str, Any], names: dict[str, str]) -> None:
     """What ran where, what it took, and what was moved."""
     alone, spread = demo.times("home"), demo.times("moved")
-    table = Table(title="What ran where (simulated time)")
-    for heading in (
-        "kernel",
-        "launches",
-        f"on {HOME}",
-        f"on {WORKER}",
-        "alone",
-        "spread",
-        "bytes in",
-    ):
-        table.add_column(heading, justify="left" if heading == "kernel" else "right")
+    headings = ("LAUNCHES", f"ON {HOME}", f"ON {WORKER}", "ALONE", "SPREAD", "BYTES IN")
+    columns = [render.Column("KERNEL", least=12)]
+    columns += [render.Column(heading, right=True) for heading in headings]
+    rows = []
     moved = 0
     for kernel in sorted(counters["kernels"], key=lambda one: names[str(one["id"])]):
         name = names[str(kernel["id"])]
         launches = {int(device): count for device, count in kernel["launches"].items()}
         bytes_in = sum(kernel["bytes_in"].values())
         moved += bytes_in
-        table.add_row(
-            name,
-            str(sum(launches.values())),
-            str(launches.get(0, 0) or "-"),
-            str(launches.get(1, 0) or "-"),
-            microseconds(alone[name][1]),
-            microseconds(spread[name][1]),
-            f"{bytes_in:,}" if bytes_in else "-",
+        rows.append(
+            [
+                name,
+                sum(launches.values()),
+                launches.get(0, 0) or "-",
+                launches.get(1, 0) or "-",
+                microseconds(alone[name][1]),
+                microseconds(spread[name][1]),
+                f"{bytes_in:,}" if bytes_in else "-",
+            ]
         )
         if name in MOVED and launches.get(1, 0) == 0:
             raise DemoError(f"{name} did not run on the {WORKER}: see tessera-ctl kernels")
-    console.print(table)
+    console.print("What ran where, in simulated time: on one GPU alone, and spread over two.")
+    render.show(console, render.table(columns, rows))
     console.print(f"Copied between the GPUs for kernels: {moved:,} bytes.")
     before, after = (sum(seconds for _, seconds in one.values()) for one in (alone, spread))
     if after >= before:
         console.print(
             "With so little text even matrix products are bound by memory, so that moving them "
-            "does not pay here.\nWhat this shows is that the results stay the same."
+            "does not pay here. What this shows is that the results stay the same."
         )
 
 
@@ -190,7 +186,7 @@ def run(demo: Demo) -> None:
     console = demo.console
     console.rule(f"1. {PROGRAM.name} on one {HOME}, without Tessera")
     alone = demo.embed("home")
-    console.print(alone.printed.rstrip(), highlight=False)
+    console.print(alone.printed.rstrip(), highlight=False, markup=False, soft_wrap=True)
     console.print(f"({alone.seconds:.1f} s)")
 
     console.rule(f"2. The same program, its matrix products and attention on an {WORKER}")

@@ -90,7 +90,10 @@ def test_launches_at_home_are_timed_while_others_are_moved(environment: dict[str
     assert kernels["steady"]["timed"] == {"0": 8}
     assert kernels["steady"]["time_ns"]["0"] > 0
     assert re.search(r"^steady +home +30 +\S+ us \(8\) ", done.stderr, re.MULTILINE)
-    home = json.loads(control(environment, "status", "--json").stdout)["home"]
+    assert report["bytes_home"] == 30 * 4096  # each time all of what `careful` wrote
+    status = json.loads(control(environment, "status", "--json").stdout)
+    assert status["workers"][0]["bytes_pushed"] == report["bytes_home"]
+    home = status["home"]
     assert (home["launches"], home["timed"]) == (30, 8)
 
 

@@ -220,7 +220,7 @@ typedef struct {
   uint64_t time_ns[16];  /* device time, by device, over timed[] launches */
   uint64_t timed[16];
 } ts_kernel_counters;
-typedef struct {
+typedef struct { /* written by the worker alone */
   uint64_t launches, joins, pulls, bytes_pulled, pushes, bytes_pushed, evictions, bytes_mapped;
 } ts_worker_counters;
 typedef struct {
