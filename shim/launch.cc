@@ -9,7 +9,11 @@
 namespace tessera::shim::detail {
 namespace {
 
-const std::vector<Range> kAllMemory = {{0, UINT64_MAX}};
+/// Made when it is first wanted: nothing of the library runs at load.
+const std::vector<Range>& all_memory() {
+  static const auto* all = new std::vector<Range>{{0, UINT64_MAX}};
+  return *all;
+}
 
 }  // namespace
 
@@ -47,7 +51,7 @@ CUresult launch_slowly(const LaunchRequest& request, KernelState& state, uint32_
   if (result == CUDA_SUCCESS) Coherence(world()).after_home(footprint);
   if (result == CUDA_SUCCESS && state.watches_others()) {
     // What other streams write there from now on may be what it waits for: that has to happen at home while it runs.
-    world().host_waits.add(world().streams.get(request.stream), claims.known ? claims.all : kAllMemory);
+    world().host_waits.add(world().streams.get(request.stream), claims.known ? claims.all : all_memory());
   }
   return after_call(result);
 }
