@@ -90,6 +90,28 @@ ld.local.u64 %rd6, [a]; st.global.u32 [%rd6], 1;
     assert summary.is_unknown or written >= {0, 8}
 
 
+@pytest.mark.parametrize(
+    "stores",
+    [
+        "mov.b64 {%r2, %r3}, %rd2; st.local.u32 [w+8], %r2; st.local.u32 [w+12], %r3;",
+        "mov.b64 {%r2, %r3}, %rd2; st.local.v2.u32 [w+8], {%r2, %r3};",
+        "mov.b64 {%r2, %r3}, %rd2; mov.u64 %rd3, w; add.s64 %rd3, %rd3, %rd5;"
+        " st.local.v2.u32 [%rd3], {%r2, %r3};",
+    ],
+)
+def test_a_pointer_put_together_in_a_local_array(stores: str) -> None:
+    body = f"""
+.local .align 8 .b8 w[16];
+ld.param.u32 %r1, [c]; mul.wide.u32 %rd5, %r1, 8;
+st.local.u64 [w], %rd1; {stores}
+mov.u64 %rd4, w; add.s64 %rd4, %rd4, %rd5;
+ld.local.u64 %rd6, [%rd4]; st.global.u32 [%rd6], 1;
+"""
+    summary = analyze(REGISTERS + body, ".param .u64 x, .param .u64 y, .param .u32 c")
+    written = {access.parameter_offset for access in summary.accesses}
+    assert summary.is_unknown or written >= {0, 8}
+
+
 def test_required_threads_reach_the_blob() -> None:
     text = f"{HEADER}.visible .entry k() .reqntid 8, 4, 2 {{ ret; }}\n"
     summary = analyze_module(text)["k"]

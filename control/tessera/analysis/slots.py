@@ -55,6 +55,7 @@ class Slots:
         self._open: set[Symbol] = set()
         # Stores of 8 bytes: (index, slot, offset; None: not known)
         self._words: dict[Symbol, list[tuple[int, int, int | None]]] = {}
+        self._pieces: dict[Symbol, list[range]] = {}  # bytes of narrower stores
         self._local_addresses = Escapes(
             registers.program, registers.reaching, (Space.LOCAL,), functions=False
         )
@@ -80,6 +81,8 @@ class Slots:
         ]
         if self._stage != "ready" or symbol in self._open or not stores or len(stores) > MAX_WORDS:
             return None
+        if any(piece.start < hi + 8 and lo < piece.stop for piece in self._pieces.get(symbol, [])):
+            return None  # a word could be put together from pieces
         values = []
         for index, slot in stores:
             value = stored(self._registers, index, self._registers.program.code[index], slot)
@@ -126,6 +129,10 @@ class Slots:
             self._words.setdefault(symbol, []).extend(
                 (index, i, None if offset is None else offset + 8 * i) for i in range(len(values))
             )
+        else:
+            count = size * len(elements(ins.operands[1])) or MAX_OFFSET
+            piece = range(-MAX_OFFSET, MAX_OFFSET) if offset is None else range(offset, offset + count)
+            self._pieces.setdefault(symbol, []).append(piece)
         if offset is None or size == 0:
             self._spoilt.add(symbol)
             return
@@ -175,7 +182,7 @@ def load(r: Registers, index: int, ins: Instruction, slot: int) -> Value | None:
 
 def _one_of(r: Registers, index: int, words: list[tuple[int, Value]]) -> Value:
     """A word loaded from an array of words that are all known, at a place that is not: if it is
-    used as an address, it is one of them. (A store of half a word makes no valid pointer.)"""
+    used as an address, it is one of them."""
     node = r.reaching.node_of[index]
     atom = r.domain.fresh("stored", (tuple(words),), type_bound(64, True), (node,), loaded=True)
     return Value(of_atom(atom))
