@@ -3,8 +3,19 @@
 // one: the directory has nothing to say about such addresses.
 #include <algorithm>
 
+#include "copies.h"
 #include "driver.h"
 #include "order.h"
+
+namespace tessera::shim {
+
+CUdeviceptr judged(CUdeviceptr address, uint64_t bytes) {
+  if (bytes == 0 || !world().memory.in_slot(address) || !runtime().active()) return address;
+  const std::lock_guard lock(world().mutex);
+  return world().memory.overruns(address, bytes) ? 0 : address;
+}
+
+}  // namespace tessera::shim
 
 using namespace tessera::shim;
 
@@ -55,14 +66,6 @@ Footprint footprint_of_rows(CUdeviceptr to, uint64_t pitch, uint64_t width, uint
 }
 
 uint64_t bits(const void* host) { return reinterpret_cast<uint64_t>(host); }
-
-/// The driver refuses what leaves an allocation. In the slot it cannot see where one ends: it is given null then,
-/// which it refuses as it would have refused the address.
-CUdeviceptr judged(CUdeviceptr address, uint64_t bytes) {
-  if (bytes == 0 || !world().memory.in_slot(address) || !runtime().active()) return address;
-  const std::lock_guard lock(world().mutex);
-  return world().memory.overruns(address, bytes) ? 0 : address;
-}
 
 template <class Element>
 CUdeviceptr judged_elements(CUdeviceptr address, uint64_t count) {

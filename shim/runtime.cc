@@ -101,6 +101,12 @@ void Runtime::saw_unknown_function(const char* name) {
            name);
 }
 
+void Runtime::saw_green_context() {
+  if (unknown_seen_.exchange(true, std::memory_order_acq_rel)) return;
+  keep_all_home("the program uses %s", "green contexts");
+  log_line(LogLevel::kWarn, "the program uses green contexts: every kernel stays home");
+}
+
 void Runtime::saw_deep_binding(const char* file) {
   const char* expected = nullptr;
   const char* copy = ::strdup(file);

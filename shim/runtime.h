@@ -42,6 +42,9 @@ class Runtime {
   /// true nothing may become remote. It can turn true at any time.
   bool unknown_function_seen() const { return unknown_seen_.load(std::memory_order_acquire); }
   void saw_unknown_function(const char* name);
+  /// The program made a green context. Its streams have another context than memory and kernels that they share with
+  /// the rest of the program, and limits that a worker would not keep: nothing becomes remote any more.
+  void saw_green_context();
   /// Why that is so, once it is, for the controller; null before. Lives as long as the process.
   const char* all_home_reason() const { return all_home_reason_.load(std::memory_order_acquire); }
   /// A library was bound so that its calls pass the shim by, should it make any.

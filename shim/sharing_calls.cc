@@ -117,3 +117,16 @@ TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peer, unsi
   const std::lock_guard lock(world().mutex);
   return after_call(world().memory.grant(owner, accessor));
 }
+
+// A part of a device, with streams of its own that use the same memory. What is elsewhere comes home before the first
+// of them can touch it: they are no streams of the context that its bytes are followed in.
+TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc description,
+                                                       CUdevice device, unsigned int flags) {
+  if (!runtime().active()) return driver().cuGreenCtxCreate(context, description, device, flags);
+  runtime().saw_green_context();
+  CUcontext current = nullptr;
+  if (!world().calm() && driver().cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != nullptr) {
+    context_leaves(current);
+  }
+  return after_call(driver().cuGreenCtxCreate(context, description, device, flags));
+}

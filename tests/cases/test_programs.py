@@ -27,7 +27,7 @@ def cases(name: str) -> list[tuple[str, str]]:
 
 ALL = [
     case
-    for name in ("memory", "launches", "order", "errors", "processes", "coherence")
+    for name in ("memory", "launches", "order", "errors", "processes", "coherence", "batches")
     for case in cases(name)
 ]
 

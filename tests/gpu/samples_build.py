@@ -22,7 +22,7 @@ from typing import TextIO
 
 # What a sample asks CMake for, or includes, that a machine without a screen does not have.
 NEEDS_MORE = re.compile(
-    r"find_package\((?:GLUT|OpenGL|MPI|Vulkan|EGL|FreeImage|X11|GLEW)|\bEGL\b|D3D|NVSCI", re.I
+    r"find_package\((?:GLUT|OpenGL|MPI|Vulkan|EGL|FreeImage|X11|GLEW)|\bEGL\b|\bD3D|NVSCI", re.I
 )
 ARCHITECTURES = re.compile(r"set\(CMAKE_CUDA_ARCHITECTURES [^)]*\)")
 NOT_COPIED = {".doc", ".docx", ".pdf", ".png", ".jpg", ".dll", ".lib"}

@@ -88,6 +88,30 @@ CUDA_MEMCPY3D from_peer(const CUDA_MEMCPY3D_PEER& peer) {
   return copy;
 }
 
+/// One side of a copy between pointers: as bytes, and packed where a length is 0.
+void plane_of(const CUmemcpy3DOperand& operand, CUmemorytype* type, CUdeviceptr* address, size_t* pitch,
+              size_t* height) {
+  if (operand.type == CU_MEMCPY_OPERAND_TYPE_ARRAY) fail_unsupported("copies from and to CUDA arrays");
+  require(operand.type == CU_MEMCPY_OPERAND_TYPE_POINTER);
+  *type = CU_MEMORYTYPE_UNIFIED;
+  *address = operand.op.ptr.ptr;
+  *pitch = operand.op.ptr.rowLength;
+  *height = operand.op.ptr.layerHeight;
+}
+
+CUDA_MEMCPY3D from_batch(const CUDA_MEMCPY3D_BATCH_OP& operation) {
+  CUDA_MEMCPY3D copy = {};
+  copy.WidthInBytes = operation.extent.width;
+  copy.Height = operation.extent.height;
+  copy.Depth = operation.extent.depth;
+  require(copy.WidthInBytes != 0 && copy.Height != 0 && copy.Depth != 0);
+  require(operation.srcAccessOrder >= CU_MEMCPY_SRC_ACCESS_ORDER_STREAM &&
+          operation.srcAccessOrder <= CU_MEMCPY_SRC_ACCESS_ORDER_ANY);
+  plane_of(operation.src, &copy.srcMemoryType, &copy.srcDevice, &copy.srcPitch, &copy.srcHeight);
+  plane_of(operation.dst, &copy.dstMemoryType, &copy.dstDevice, &copy.dstPitch, &copy.dstHeight);
+  return copy;
+}
+
 // As documented, the host waits unless both sides are on devices.
 bool waits(const CopyTask& task) { return task.destination.device < 0 || task.source.device < 0; }
 
@@ -162,4 +186,21 @@ CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes,
                             CUstream hStream) {
   if (failIdx != nullptr) *failIdx = SIZE_MAX;
   return cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
+}
+
+CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, unsigned long long flags,
+                                 CUstream hStream) {
+  if (numOps == 0 || opList == nullptr || flags != 0 || hStream == nullptr || hStream == CU_STREAM_LEGACY) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (size_t i = 0; i < numOps; ++i) {
+    if (const CUresult result = shape_call(&opList[i], hStream, false, from_batch)) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx, unsigned long long flags,
+                              CUstream hStream) {
+  if (failIdx != nullptr) *failIdx = SIZE_MAX;
+  return cuMemcpy3DBatchAsync_v2(numOps, opList, flags, hStream);
 }
