@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -57,23 +58,58 @@ def test_setuid_program(native: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "0\n")
 
 
-def test_program_of_another_word_size_or_libc(native: Path, tmp_path: Path) -> None:
-    """A statically linked musl program ignores LD_PRELOAD; a dynamic one, see docs/cases.md."""
+@pytest.fixture
+def musl(tmp_path: Path) -> Callable[..., Path]:
+    """Compiles a program with musl's C library, with these options."""
     compiler = shutil.which("musl-gcc")
     if compiler is None:
         pytest.skip("musl-gcc is not installed")
-    source, program = tmp_path / "m.c", tmp_path / "m"
+    source = tmp_path / "m.c"
     source.write_text('#include <stdio.h>\nint main(void) { puts("musl"); return 0; }\n')
-    subprocess.run([compiler, "-static", str(source), "-o", str(program)], check=True)
+
+    def compile_with(*options: str) -> Path:
+        subprocess.run([compiler, *options, str(source), "-o", str(tmp_path / "m")], check=True)
+        return tmp_path / "m"
+
+    return compile_with
+
+
+def preloaded(program: Path | str, *arguments: str, preload: str) -> tuple[int, str, str]:
     done = subprocess.run(
-        [str(program)],
-        env={"LD_PRELOAD": str(native / "libtessera.so")},
+        [str(program), *arguments],
+        env={"LD_PRELOAD": preload},
         capture_output=True,
         text=True,
         timeout=20,
         check=False,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "musl\n", "")
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_static_musl_program(native: Path, musl: Callable[..., Path]) -> None:
+    library = str(native / "libtessera.so")
+    assert preloaded(musl("-static"), preload=library) == (0, "musl\n", "")
+
+
+def test_dynamic_musl_program(native: Path, musl: Callable[..., Path]) -> None:
+    """Its loader takes a library for glibc as fatal, and names it."""
+    status, out, errors = preloaded(musl(), preload=str(native / "libtessera.so"))
+    assert (status, out) == (127, "")
+    assert "libtessera.so" in errors
+
+
+def test_path_that_only_glibc_expands(
+    native: Path, musl: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The way out of docs/cases.md: musl looks for a folder named `$PLATFORM`, and finds none."""
+    program = musl()
+    for name in ("x86_64", "haswell", "xeon_phi"):  # what glibc puts there, older ones by processor
+        (tmp_path / name).symlink_to(native)
+    preload = f"{tmp_path}/$PLATFORM/libtessera.so"
+    assert preloaded(program, preload=preload) == (0, "musl\n", "")
+    status, out, errors = preloaded("/bin/cat", "/proc/self/maps", preload=preload)
+    assert (status, errors) == (0, "")
+    assert "libtessera.so" in out
 
 
 def test_thirty_two_starts_at_once(machine: Machine) -> None:

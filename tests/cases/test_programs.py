@@ -27,7 +27,16 @@ def cases(name: str) -> list[tuple[str, str]]:
 
 ALL = [
     case
-    for name in ("memory", "launches", "order", "errors", "processes", "coherence", "batches")
+    for name in (
+        "memory",
+        "launches",
+        "order",
+        "errors",
+        "processes",
+        "coherence",
+        "batches",
+        "graphs",
+    )
     for case in cases(name)
 ]
 

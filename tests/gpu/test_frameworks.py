@@ -12,8 +12,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,28 +41,6 @@ def run(name: str, out: Path, environment: dict[str, str]) -> str:
     )
     assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
     return out.read_text()
-
-
-@pytest.fixture(scope="module")
-def environment() -> Iterator[dict[str, str]]:
-    """Of programs under a controller with one worker on the first GPU."""
-    with tempfile.TemporaryDirectory(prefix="tessera-") as folder:
-        alone = os.environ | {"TESSERA_RUNTIME_DIR": folder, "TESSERA_STORE": f"{folder}/store.db"}
-        control = [sys.executable, "-m", "tessera.cli.main"]
-        subprocess.run([*control, "up", "--device", "0"], env=alone, check=True, timeout=60)
-        library = Path(os.environ["TESSERA_NATIVE_DIR"]) / "libtessera.so"
-        try:
-            yield alone | {"LD_PRELOAD": str(library)}
-        finally:
-            status = subprocess.run(
-                [*control, "status", "--json"],
-                env=alone,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            Path(os.environ.get("OUT", folder), "status.json").write_text(status.stdout)
-            subprocess.run([*control, "down"], env=alone, check=True, timeout=60)
 
 
 @pytest.fixture(scope="module")

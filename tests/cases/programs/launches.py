@@ -26,6 +26,7 @@ from support import (
 )
 
 HEAD = b".version 8.1\n.target sm_75\n.address_size 64\n"
+DISABLE_TIMING = 2
 GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2  # capture modes
 
 
@@ -175,6 +176,10 @@ def case_bad_launches() -> None:
     ok("cuCtxSynchronize")
 
 
+def halves(value: int) -> tuple[int, int]:
+    return value & 0xFFFFFFFF, value >> 32
+
+
 def case_attributes() -> None:
     """Kinds 3.1, 3.3: each attribute of cuLaunchKernelEx is done, or refused as natively."""
     start()
@@ -184,6 +189,7 @@ def case_attributes() -> None:
     def attribute(identity: int, *values: int) -> Attribute:
         return Attribute(identity, 0, (ctypes.c_uint32 * 16)(*values))
 
+    event = out("cuEventCreate", DISABLE_TIMING)
     sets = {
         "none": [],
         "ignore": [attribute(0)],
@@ -195,7 +201,14 @@ def case_attributes() -> None:
         "cluster 3": [attribute(4, 3, 1, 1)],
         "cluster policy": [attribute(5, 1)],
         "serialization": [attribute(6, 1)],
+        "window": [attribute(1)],
+        "synchronization": [attribute(3, 1)],
+        "programmatic event": [attribute(7, *halves(event), 0, 0)],
+        "domain map": [attribute(9, 0x0100)],
         "remote domain": [attribute(10, 1)],
+        "preferred cluster": [attribute(4, 1, 1, 1), attribute(11, 1, 1, 1)],
+        "completion event": [attribute(12, *halves(event), 0)],
+        "carveout": [attribute(14, 50)],
         "unknown": [attribute(250, 1)],
     }
     for value, (name, attributes) in enumerate(sets.items(), 1):

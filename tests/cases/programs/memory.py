@@ -281,7 +281,7 @@ def case_create_from_a_fresh_thread() -> None:
 
 
 def case_memory_of_the_driver_behind_ours() -> None:
-    """The driver may place what is its own, like the globals of modules, anywhere nobody reserved."""
+    """The driver may place its own things, like the globals of modules, wherever it likes."""
     start()
     take = kernels()
     near = alloc(4096) & ~(2 * MIB - 1)
