@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tessera.planning import clock
-from tessera.planning.problem import Assignment, Floats, InfeasibleError, Objective, Problem
+from tessera.planning.problem import Assignment, Floats, InfeasibleError, Objective, Problem, Value
 from tessera.planning.rounding import Kinds, apart
 
 INFINITY = highspy.kHighsInf
@@ -144,15 +144,18 @@ class Model:
                         [1.0] * len(arriving) + [1.0, -1.0],
                     )  # fmt: skip
             if self.devices > 2:
-                self._source_rows(v, value.producer)
+                self._source_rows(v, value)
 
-    def _source_rows(self, v: int, producer: int) -> None:
-        """It travels from where it was made. With two devices nothing else is possible."""
+    def _source_rows(self, v: int, value: Value) -> None:
+        """It travels from where it was made, and to as many places as it has consumers at most.
+        With two devices nothing else is possible.
+        """
+        most = float(min(self.devices - 1, len(value.consumers)))
         for a in range(self.devices):
             leaving = [self._s(v, p) for p, pair in enumerate(self.pairs) if pair[0] == a]
             self.rows.add(
                 -INFINITY, 0.0,
-                [*leaving, self._x(producer, a)], [1.0] * len(leaving) + [-(self.devices - 1.0)],
+                [*leaving, self._x(value.producer, a)], [1.0] * len(leaving) + [-most],
             )  # fmt: skip
 
     def _memory_rows(self) -> None:
