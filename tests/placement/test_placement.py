@@ -165,7 +165,10 @@ def test_every_property_that_holds_a_kernel_at_home_does() -> None:
 
 def test_the_home_policy_ignores_rules() -> None:
     rules = parse_rules("* -> 1", ONE)
-    assert place(Kernel(0, "k", ""), make_policy("home", rules), ONE).device == 0
+    placement = place(Kernel(0, "k", ""), make_policy("home", rules), ONE)
+    assert (placement.device, placement.reason) == (0, "the policy is home")
+    placement = place(Kernel(0, "k", ""), make_policy("home", Rules()), ONE)
+    assert (placement.device, placement.reason) == (0, "there are no rules")
     with pytest.raises(ValueError, match="unknown policy 'fast'"):
         make_policy("fast", Rules())
 

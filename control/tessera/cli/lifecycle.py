@@ -194,6 +194,13 @@ def down(
 
 def _stop_when_unused() -> int | None:
     """Stops the controller once no program uses it, and says whom it waits for."""
+    try:
+        return _wait_and_stop()
+    except KeyboardInterrupt:
+        fail("not waited for any longer: the controller goes on", INTERRUPTED)
+
+
+def _wait_and_stop() -> int | None:
     from tessera.service import daemon
 
     said = ""
@@ -204,10 +211,7 @@ def _stop_when_unused() -> int | None:
             if (names := _named(error.programs)) != said:
                 said = names
                 print(f"waiting for:\n{names}", file=sys.stderr, flush=True)
-        try:
-            time.sleep(WAIT_PERIOD)
-        except KeyboardInterrupt:
-            fail("not waited for any longer: the controller goes on", INTERRUPTED)
+        time.sleep(WAIT_PERIOD)
 
 
 def _named(programs: list[dict[str, Any]]) -> str:

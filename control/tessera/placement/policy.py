@@ -65,11 +65,13 @@ class HomePolicy:
     name = "home"
 
     def __init__(self, rules: Rules, plans: Plans) -> None:
-        del rules, plans
+        del plans
+        written = bool(rules.rules or rules.errors)
+        self._reason = "the policy is home" if written else "there are no rules"
 
     def decide(self, kernel: Kernel, workers: Sequence[Worker]) -> Decision:
         del kernel, workers
-        return Decision(protocol.DEVICE_HOME, "the policy is home")
+        return Decision(protocol.DEVICE_HOME, self._reason)
 
 
 class ManualPolicy:
