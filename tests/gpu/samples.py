@@ -3,7 +3,7 @@
 
     python tests/gpu/samples.py --samples CHECKOUT [--out samples.md] [SAMPLE ...]
 
-CHECKOUT is a copy of NVIDIA's cuda-samples (default: $TESSERA_CUDA_SAMPLES). Every sample that
+CHECKOUT is a copy of NVIDIA's cuda-samples (default: $CUDA_SAMPLES). Every sample that
 needs no graphics and no MPI is built for the first GPU's architecture and runs alone, at home under
 Tessera, with each launch that may move thrown on home or a worker on the same GPU at random, and
 with all of them on the worker. The worker needs MPS, so the script starts a daemon of its own for
@@ -270,7 +270,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add = parser.add_argument
     add("only", nargs="*", metavar="SAMPLE", help="only these (default: all that can be built)")
-    checkout = os.environ.get("TESSERA_CUDA_SAMPLES")
+    checkout = os.environ.get("CUDA_SAMPLES")
     add("--samples", type=Path, default=checkout, help="the checkout of cuda-samples")
     add("--built", type=Path, help="build nothing: a folder that --build made earlier")
     add("--build", type=Path, help="where to build, kept afterwards (default: a temporary folder)")
@@ -285,7 +285,7 @@ def parse() -> argparse.Namespace:
     add("--no-mps", dest="mps", action="store_false", help="start no MPS daemon")
     options = parser.parse_args()
     if not options.built and not options.samples:
-        parser.error("--samples (or TESSERA_CUDA_SAMPLES) has to name a copy of cuda-samples")
+        parser.error("--samples (or CUDA_SAMPLES) has to name a copy of cuda-samples")
     return options
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cuda-samples of NVIDIA do the same under Tessera as alone; TESSERA_CUDA_SAMPLES leads to them."""
+"""cuda-samples of NVIDIA do the same under Tessera as alone; CUDA_SAMPLES leads to them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def test_samples(tmp_path: Path) -> None:
     for command in ("nvcc", "cmake"):
         if not shutil.which(command):
             pytest.skip(f"{command} is not installed")
-    if not os.environ.get("TESSERA_CUDA_SAMPLES"):
-        pytest.skip("TESSERA_CUDA_SAMPLES does not name a copy of NVIDIA's cuda-samples")
+    if not os.environ.get("CUDA_SAMPLES"):
+        pytest.skip("CUDA_SAMPLES does not name a copy of NVIDIA's cuda-samples")
     out = Path(os.environ.get("OUT", tmp_path)) / "samples.md"
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--out", str(out)],
