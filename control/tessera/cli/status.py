@@ -131,7 +131,7 @@ def _head(found: dict[str, Any]) -> Text:
 
 def _devices(found: dict[str, Any]) -> Any:
     columns = [
-        Column("DEVICE", least=9),
+        Column("DEVICE", least=16),
         Column("CC", drop=3),
         Column("MEMORY", right=True, drop=2),
         Column("ROLE"),
