@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 
 // The first reads as no number and as -1, the second as a large one: what absorbs the one shows the other.
 constexpr uint8_t kPoisons[] = {0xff, 0x7b};
-constexpr uint32_t kTrials = 3;            // launches of one class that are tried
+constexpr uint32_t kTrials = 2;            // launches of one class that are tried
 constexpr size_t kClasses = 256;           // classes of one kernel
 constexpr milliseconds kAnalysis{120000};  // that a kernel's first launch waits for its analysis
 

@@ -41,14 +41,19 @@ Packet TrialLink::answer(uint16_t type, milliseconds timeout) {
   return std::move(*packet);
 }
 
-void TrialLink::load(const Image& image, const std::string& name, uint32_t parameter_size, int max_dynamic_shared,
-                     int shared_carveout) {
+void TrialLink::send_image(const Image& image) {
+  if (!images_.emplace(image.hash().low, image.hash().high).second) return;
   const transport::UniqueFd fd = transport::make_constant("tessera-image", image.bytes().data(), image.bytes().size());
   auto whole = transport::make_message<ts_image>(TS_IMAGE);
   whole.hash = image.hash();
   whole.size = image.bytes().size();
   const int fds[] = {fd.get()};
   socket_.send(whole, fds, patience());
+}
+
+void TrialLink::load(const Image& image, const std::string& name, uint32_t parameter_size, int max_dynamic_shared,
+                     int shared_carveout) {
+  send_image(image);
   auto function = transport::make_message<ts_function>(TS_FUNCTION);
   function.image = image.hash();
   function.name_size = static_cast<uint32_t>(name.size());

@@ -3,7 +3,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "images.h"
 #include "tessera/protocol/trial.h"
@@ -28,10 +30,12 @@ class TrialLink {
   ts_trial_done run(const ts_trial_run& request, int memory);
 
  private:
+  void send_image(const Image& image);
   transport::Packet answer(uint16_t type, std::chrono::milliseconds timeout);
 
   transport::Socket socket_;
   std::string device_;
+  std::set<std::pair<uint64_t, uint64_t>> images_;  // that were sent
 };
 
 }  // namespace tessera::shim

@@ -87,6 +87,8 @@ def with_summary(record: KernelRecord, summary: KernelSummary) -> KernelRecord:
     blob = summary.to_blob()
     return dataclasses.replace(
         record,
+        grade="ptx",
+        reason="",
         blob=blob,
         summary=summary.to_dict(),
         properties=read_summary_header(blob).properties,

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <map>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -137,17 +138,17 @@ class TrialServer {
     }
     auto bytes = transport::read_whole(packet.fds[0], message.size);
     bytes.push_back('\0');
-    hash_ = message.hash;
-    image_ = std::make_shared<const std::vector<char>>(std::move(bytes));
+    images_[{message.hash.low, message.hash.high}] = std::make_shared<const std::vector<char>>(std::move(bytes));
   }
 
   /// One function at a time: the next run is of the one named last.
   void take_function(const Packet& packet) {
     const auto message = packet.expect<ts_function>();
-    if (image_ == nullptr) throw TransportError(Status::kCorrupt, "a function without its image");
+    const auto image = images_.find({message.image.low, message.image.high});
+    if (image == images_.end()) throw TransportError(Status::kCorrupt, "a function without its image");
     auto request = std::make_shared<LoadRequest>();
-    request->hash = hash_;
-    request->bytes = image_;
+    request->hash = message.image;
+    request->bytes = image->second;
     request->name = packet.text_behind(sizeof message, message.name_size);
     request->parameter_size = message.parameter_size;
     request->max_dynamic_shared = message.max_dynamic_shared;
@@ -184,8 +185,7 @@ class TrialServer {
   Driver driver_;
   std::optional<Device> device_;
   Gate gate_;
-  ts_image_hash hash_{};
-  ImageBytes image_;
+  std::map<std::pair<uint64_t, uint64_t>, ImageBytes> images_;
   std::shared_ptr<LoadRequest> function_;
   std::optional<Loader> loader_;
 };
