@@ -42,6 +42,7 @@ CONTROL = [sys.executable, "-m", "tessera.cli.main"]
 # one at a time.
 FAIL_ON_PURPOSE = ("simpleAssert", "simpleAssert_nvrtc")
 BUILD_SHARE, ALONE_SHARE = 0.5, 0.35  # of the time that is left when each begins
+NO_TIME = "no time was left"
 KINDS = ("home", "random", "worker")
 WAIVED = 2  # the samples' exit status for "this GPU cannot do it"
 
@@ -108,17 +109,22 @@ class Bench:
             try:
                 yield
             finally:
-                self.control("down", "--force")
+                self.let_go([*CONTROL, "down", "--force"])
         finally:
             if mps:
-                subprocess.run(
-                    [mps],
-                    input="quit -t 5\n",
-                    env=self.environment,
-                    text=True,
-                    timeout=60,
-                    check=True,
-                )
+                self.let_go([mps], "quit -t 5\n")
+
+    def let_go(self, command: list[str], words: str | None = None) -> None:
+        """The table is worth more than an orderly end: what goes wrong here is only said."""
+        try:
+            done = subprocess.run(
+                command, input=words, env=self.environment, text=True, timeout=60, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            print(f"{command}: {error}", file=sys.stderr)
+            return
+        if done.returncode != 0:
+            print(f"{command}: exit status {done.returncode}", file=sys.stderr)
 
     def each(self, rows: list[Row], work: Callable[[Row], None]) -> None:
         """Does `work` for all, several at a time; those that fail on purpose at the end."""
@@ -130,9 +136,10 @@ class Bench:
 
     def run(self, sample: Sample, under: bool = False, **more: str) -> Run:
         """Runs once; no status when it had to be stopped."""
-        limit = min(self.options.timeout, self.until - time.monotonic())
+        left = self.until - time.monotonic()
+        limit = min(self.options.timeout, left)
         if limit < 1:
-            return Run(None, "no time was left", 0.0)
+            return Run(None, NO_TIME, 0.0)
         command = sample.command
         with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
             report = Path(scratch) / "report.json"
@@ -140,6 +147,8 @@ class Bench:
                 command = [*CONTROL, "run", "-q", "--report", str(report), "--", *command]
             began = time.monotonic()
             status, text = finish(command, sample.folder, self.environment | more, limit)
+            if status is None and limit == left:
+                text = NO_TIME
             run = Run(status, text, time.monotonic() - began)
             if report.exists():
                 launches = json.loads(report.read_text())["launches"]
@@ -154,7 +163,10 @@ class Bench:
         """One run at home, at random or on the worker; two more alone when that differs."""
         if row.alone[0].status is None:
             return
-        run = row.under[kind] = self.run(row.sample, True, **more)
+        run = self.run(row.sample, True, **more)
+        if run.text == NO_TIME:
+            return
+        row.under[kind] = run
         say(kind, row, run)
         if len(row.alone) == 1 and wrong(row, run):
             row.alone += [self.run(row.sample) for _ in range(2)]
