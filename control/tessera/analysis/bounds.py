@@ -14,6 +14,7 @@ from math import gcd
 
 from tessera.analysis.domain import Obligation, Value
 from tessera.analysis.environment import Direction, Env, Environments, Fact, Proviso
+from tessera.analysis.flow import Edge
 from tessera.analysis.launch import INT64_MAX, INT64_MIN, Expr
 from tessera.analysis.lower import Lowering
 from tessera.analysis.polynomial import Atom, Monomial, Poly, constant
@@ -22,6 +23,7 @@ from tessera.analysis.transfer import rejoin
 
 WIDE = 1 << 24  # an atom with more values than this is as good as unbounded
 SMALL_MASK = 1 << 16
+NARROW = 16  # bits of a number that is expected to wrap around
 MAX_NESTED = 32  # facts that are used to bound one another
 _NO_PROVISOS: frozenset[Proviso] = frozenset()
 
@@ -83,6 +85,7 @@ class Bounds:
         self._claims: dict[tuple[frozenset[Obligation], Env], Proviso] = {}
         self._joins: dict[Atom, Range] = {}
         self._active: set[Atom] = set()
+        self._guesses: dict[Atom, Range] = {}  # of loops' variables that are being bounded
         self._checks: dict[Proviso, bool] = {}
         self._check_needs: dict[Proviso, frozenset[Proviso]] = {}
         self._checking: set[Proviso] = set()
@@ -347,9 +350,33 @@ class Bounds:
         if divisor.hi is not None:
             most = self.launch.add(divisor.hi, self.launch.const(-1))
         if _is_natural(inner.lo) and inner.hi is not None:
+            if isinstance(atom.args[1], int) and inner.lo is not self.launch.zero:
+                return self._window(inner, atom.args[1])
             hi = inner.hi if most is None else self.launch.min(most, inner.hi)
             return Range(self.launch.zero, hi, inner.provisos | divisor.provisos)
         return Range(self.launch.zero, most, divisor.provisos)
+
+    def _range_wrap(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
+        poly, bits, signed = atom.args
+        inner = self.range(poly, env, excluded)
+        if bits > NARROW or inner.lo is None or inner.hi is None:
+            return UNBOUNDED
+        below = 1 << (bits - 1) if signed else 0
+        return self._moved(self._window(self._moved(inner, below), 1 << bits), -below)
+
+    def _window(self, inner: Range, divisor: int) -> Range:
+        """The remainders of numbers from some place on: all of them, unless no multiple of the
+        divisor lies between the ends."""
+        launch = self.launch
+        assert inner.lo is not None
+        assert inner.hi is not None
+        size = launch.const(divisor)
+        first, last = launch.floor_div(inner.lo, size), launch.floor_div(inner.hi, size)
+        same = launch.less_equal(last, first)
+        base = launch.mul(first, size)
+        lo = launch.select(same, launch.sub(inner.lo, base), launch.zero)
+        hi = launch.select(same, launch.sub(inner.hi, base), launch.const(divisor - 1))
+        return Range(lo, hi, inner.provisos)
 
     def _divisor(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
         divisor = atom.args[1]
@@ -406,6 +433,9 @@ class Bounds:
 
     def _range_sel(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
         pred, a, b = atom.args
+        for side, what in ((a, pred), (b, pred.negated())):
+            if env.is_made_for(what):
+                return self._value_range(side, env, excluded)
         # A fact about a choice may be what bounds its sides: each fact counts once on the way.
         first = self._value_range(a, self._environments.refine(env, pred), excluded)
         second = self._value_range(b, self._environments.refine(env, pred.negated()), excluded)
@@ -415,27 +445,62 @@ class Bounds:
         return self._join(atom, list(zip(*atom.args, strict=True)))
 
     def _range_loopphi(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
-        _, inputs = atom.args
-        return self._join(atom, [(edge, self._registers.value(d)) for edge, d in inputs])
+        """Between 0 and what it starts with, if every way round the loop keeps it there: a size
+        that is halved, an index that is masked. Whether it does is asked at launch."""
+        if atom in self._guesses:
+            return self._guesses[atom]
+        if atom in self._joins:
+            return self._joins[atom]
+        if atom in self._active:
+            return UNBOUNDED
+        definition, inputs = atom.args
+        body = self._registers.flow.loops[definition.at].body
+        edges = [(edge, self._registers.value(d)) for edge, d in inputs]
+        start = self._incoming(atom, [(e, v) for e, v in edges if e.source not in body])
+        found = UNBOUNDED
+        if start.lo is not None and start.hi is not None:
+            guess = self.hull([start, Range(self.launch.zero, self.launch.zero)])
+            found = self._kept(atom, guess, [(e, v) for e, v in edges if e.source in body])
+        if not self._active:
+            self._joins[atom] = found
+        return found
 
-    def _join(self, atom: Atom, inputs: list[tuple[object, Value]]) -> Range:
+    def _kept(self, atom: Atom, guess: Range, back: list[tuple[Edge, Value]]) -> Range:
+        """A guess at a loop's variable, which rests on what every way round makes of it."""
+        assumed = Proviso(conditions=(self.launch.zero,))  # until more is known, it does not hold
+        assert guess.lo is not None
+        assert guess.hi is not None
+        self._guesses[atom] = guess.relying_on(frozenset([assumed]))
+        again = self._incoming(atom, back)
+        found = self._guesses.pop(atom)
+        if again.lo is None or again.hi is None:
+            return UNBOUNDED
+        launch = self.launch
+        stays = launch.both(
+            launch.less_equal(guess.lo, again.lo), launch.less_equal(again.hi, guess.hi)
+        )
+        assumed.conditions, assumed.needs = (stays,), again.provisos
+        self._checks.pop(assumed, None)
+        return UNBOUNDED if stays is launch.zero else found
+
+    def _join(self, atom: Atom, inputs: list[tuple[Edge, Value]]) -> Range:
         """The hull of what comes in along each edge, seen from there."""
         if atom in self._joins:
             return self._joins[atom]
         if atom in self._active:
             return UNBOUNDED
-        self._active.add(atom)
-        try:
-            ranges = [
-                self._value_range(value, self._environments.on_edge(edge))  # type: ignore[arg-type]
-                for edge, value in inputs
-            ]
-        finally:
-            self._active.discard(atom)
-        found = self.hull(ranges)
+        found = self._incoming(atom, inputs)
         if not self._active:
             self._joins[atom] = found
         return found
+
+    def _incoming(self, atom: Atom, inputs: list[tuple[Edge, Value]]) -> Range:
+        self._active.add(atom)
+        try:
+            ranges = [self._value_range(v, self._environments.on_edge(e)) for e, v in inputs]
+        finally:
+            self._active.discard(atom)
+        return self.hull(ranges) if ranges else UNBOUNDED
 
     def _value_range(self, value: Value, env: Env, excluded: Excluded = frozenset()) -> Range:
         found = self.range(value.poly, env, excluded)

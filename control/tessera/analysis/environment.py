@@ -62,8 +62,8 @@ class Env:
     """What holds at one place. Environments form the dominator tree, refined by predicates."""
 
     __slots__ = (
-        "_building", "_directions", "_environments", "_facts", "_leads", "_pending",
-        "complete", "header", "learnt", "node", "nonzero", "parent",
+        "_building", "_directions", "_environments", "_facts", "_leads",
+        "complete", "header", "learnt", "node", "nonzero", "parent", "pending",
     )  # fmt: skip
 
     def __init__(
@@ -81,7 +81,7 @@ class Env:
         self.nonzero: list[tuple[Poly, Proviso]] = []
         self.complete = True  # the predicates are fully told by the facts
         self.learnt = 0  # facts that the predicates tell; the rest are a loop's invariants
-        self._pending = preds
+        self.pending = preds  # what it is made for
         self._building = False
         self._facts: list[Fact] | None = None
         self._directions: dict[Poly, Direction] | None = None
@@ -93,7 +93,7 @@ class Env:
         if self._facts is None:
             self._facts = []
             self._building = True
-            for pred in self._pending:
+            for pred in self.pending:
                 self._learn(pred)
             self.learnt = len(self._facts)
             if self.header is not None:
@@ -159,6 +159,10 @@ class Env:
         while env is not None:
             yield env
             env = env.parent
+
+    def is_made_for(self, pred: Pred) -> bool:
+        """Whether a predicate is among those that lead here."""
+        return any(pred in env.pending for env in self.chain())
 
     def implies(self, poly: Poly) -> Fact | None:
         """A fact of this environment or an outer one from which `poly <= 0` follows at once."""
@@ -268,6 +272,20 @@ class Environments:
             found = Env(self, source, edge.source, preds) if preds else source
             self._edges[edge] = found
         return found
+
+    def way(self, edge: Edge) -> list[Pred]:
+        """What decides, between a join's dominator and the join, that it is entered along this
+        edge; as far as no loop is passed on the way."""
+        around = self._flow.loops_around(edge.target)
+        env, preds = self.on_edge(edge), list[Pred]()
+        while env.node >= 0 and env.node != self._flow.dominator[edge.target]:
+            if env.header is None and self._flow.loops_around(env.node) == around:
+                preds += env.pending
+            if env.parent is None:
+                break
+            env = env.parent
+        preds += self._preds(edge) if edge.source == self._flow.dominator[edge.target] else ()
+        return preds[::-1]
 
     def refine(self, env: Env, pred: Pred) -> Env:
         """`env`, and `pred` besides."""

@@ -39,11 +39,20 @@ class Flow:
     loops: dict[int, Loop] = field(default_factory=dict)
     tangled: set[int] = field(default_factory=set)  # entered by a retreating edge that is no loop's
     position: dict[int, int] = field(default_factory=dict)
+    _around: dict[int, frozenset[int]] = field(default_factory=dict)
     _depth_in: dict[int, int] = field(default_factory=dict)
     _depth_out: dict[int, int] = field(default_factory=dict)
 
     def dominates(self, a: int, b: int) -> bool:
         return self._depth_in[a] <= self._depth_in[b] and self._depth_out[b] <= self._depth_out[a]
+
+    def loops_around(self, node: int) -> frozenset[int]:
+        """The headers of the loops that a node lies in."""
+        found = self._around.get(node)
+        if found is None:
+            found = frozenset(h for h, loop in self.loops.items() if node in loop.body)
+            self._around[node] = found
+        return found
 
 
 def analyze_flow(program: Program) -> Flow:

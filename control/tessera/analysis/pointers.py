@@ -40,6 +40,8 @@ class Attribution:
         self._pointers: set[tuple[int, int]] = set()  # (offset, width) of parameters in use as such
         self._roots: dict[Atom, frozenset[Atom | None]] = {}
         self._reached: dict[Atom, set[Atom]] = {}
+        self._targets: dict[Poly, list[Target]] = {}
+        self._arrays: dict[Atom, dict[Atom, list[int | None]]] = {}
 
     def mark(self, poly: Poly) -> None:
         """Take note of a value that is surely an address: its only parameter is a pointer."""
@@ -54,10 +56,12 @@ class Attribution:
         self._pointers.add((offset, 8))
 
     def sides(self, address: Poly) -> Atom | None:
-        """A choice between two values in an address that decides about its root."""
-        for atom in _terms(address):
-            if atom.kind == "sel" and (self.roots(atom) - {None}):
-                return atom
+        """A choice in an address, by a predicate or by the way taken, that decides about its
+        root."""
+        for kind in ("sel", "phi", "stored"):
+            for atom in _terms(address):
+                if atom.kind == kind and (self.roots(atom) - {None}):
+                    return atom
         return None
 
     def targets(self, address: Poly) -> list[Target] | None:
@@ -75,6 +79,12 @@ class Attribution:
         if len(weak) != 1 or _may_be_the_pointer(address - of_atom(weak[0])):
             return None
         return self._spread(weak[0], address, choices)
+
+    def _known_targets(self, address: Poly) -> list[Target]:
+        """As `targets`, once all pointers are marked."""
+        if address not in self._targets:
+            self._targets[address] = self.targets(address) or []
+        return self._targets[address]
 
     def _spread(
         self, carrier: Atom, address: Poly, choices: dict[Atom, frozenset[Atom | None]]
@@ -102,7 +112,7 @@ class Attribution:
             return UNBOUNDED
         ranges = []
         for value, place in self._sides(choice, env):
-            for target in self.targets(value.poly) or ():
+            for target in self._known_targets(value.poly):
                 if target.root is not root:
                     continue
                 found = self._bounds.range(target.offset, place)
@@ -115,13 +125,22 @@ class Attribution:
                 ranges.append(found)
         return self._bounds.hull(ranges) if ranges else UNBOUNDED
 
+    def places(self, stored: Atom) -> dict[Atom, list[int | None]]:
+        """Where in an array the pointers lie that are based on a root."""
+        if stored not in self._arrays:
+            places = self._arrays[stored] = dict[Atom, list[int | None]]()
+            for word in stored.args[0]:
+                for target in self._known_targets(word.value.poly):
+                    places.setdefault(target.root, []).append(word.at)
+        return self._arrays[stored]
+
     def _sides(self, choice: Atom, env: Env) -> list[tuple[Value, Env]]:
         if choice.kind == "sel":
             pred, a, b = choice.args
             refine = self._environments.refine
             return [(a, refine(env, pred)), (b, refine(env, pred.negated()))]
         if choice.kind == "stored":
-            return [(value, self._environments.at(index)) for index, value in choice.args[0]]
+            return [(word.value, self._environments.at(word.store)) for word in choice.args[0]]
         edges, values = choice.args
         return [
             (value, self._environments.on_edge(edge))
@@ -179,7 +198,7 @@ class Attribution:
         if choice.kind == "phi":
             return [value.poly for value in choice.args[1]]
         if choice.kind == "stored":
-            return [value.poly for _, value in choice.args[0]]
+            return [word.value.poly for word in choice.args[0]]
         return [self._registers.value(d).poly for _, d in choice.args[1]]
 
     def _roots_of(self, poly: Poly, found: dict[Atom, set[Atom | None]]) -> set[Atom | None]:

@@ -8,7 +8,7 @@ which it is unbounded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tessera.analysis.bounds import Bounds
@@ -20,14 +20,19 @@ from tessera.analysis.launch import Expr, Launch
 from tessera.analysis.model import NO_FLAGS, Flag, Mode, Property
 from tessera.analysis.pointers import Attribution, Target
 from tessera.analysis.polynomial import Atom, Poly, of_atom
+from tessera.analysis.predicates import Pred
 from tessera.analysis.program import Symbol
 from tessera.analysis.reasons import Reasons
 from tessera.analysis.registers import Registers
+from tessera.analysis.slots import Word
 from tessera.analysis.touches import Touch
 from tessera.native.ptx import Space
 
 MAX_SPLIT = 64  # touches of a kernel whose indices are taken apart too
 MAX_SIDES = 10_000  # touches still to be taken apart
+MAX_JOINS = 2  # on the way to one touch that are gone back over
+MAX_PLACES = 16  # words of an array that are told apart
+WORD = 8
 
 
 @dataclass(slots=True)
@@ -55,6 +60,15 @@ class Remainder:
     divisor: int
     rest: int
     proviso: Proviso
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """An address with a choice made, and what is known where it is made so."""
+
+    address: Poly
+    env: Env
+    provisos: frozenset[Proviso]
 
 
 @dataclass(slots=True)
@@ -87,6 +101,7 @@ class Ranges:
         self._reasons = Reasons(registers)
         self._out = Outcome()
         self._remainders: dict[Env, list[Remainder]] = {}
+        self._met: dict[Env, tuple[Atom, Word]] = {}  # places where a word of an array was loaded
 
     def run(self, touches: Iterable[Touch]) -> Outcome:
         members: dict[tuple[Atom, Mode, bool], list[Member]] = {}
@@ -129,28 +144,74 @@ class Ranges:
         """Touches, those through `p ? a : b` as two that are made under p and under not p."""
         touches = list(touches)
         split: set[Poly] = set()  # addresses that an index was chosen for: one choice is enough
+        joins: dict[Poly, int] = {}  # joins that were gone back over on the way to an address
         work = [(t, _place(t, self._environments), self._own(t)) for t in touches][::-1]
         while work:
             touch, env, provisos = work.pop()
             choice = self._attribution.sides(touch.address)
             if choice is None and len(touches) <= MAX_SPLIT and touch.address not in split:
                 choice = _index_choice(touch.address)
+            gone = joins.get(touch.address, 0)
+            if choice is not None and choice.kind != "sel":
+                gone += 1
+                if gone > MAX_JOINS or not self._is_of_now(choice, touch):
+                    choice = None
             if choice is None or len(work) > MAX_SIDES:
                 address, support = self._settled(touch.address, env)
                 yield replace(touch, address=address), env, provisos | support
                 continue
-            pred, a, b = choice.args
-            weight = touch.address.terms[choice,]
-            rest = touch.address - of_atom(choice).scale(weight)
-            for value, side in ((b, pred.negated()), (a, pred)):
-                place = self._environments.refine(env, side)
-                more = provisos
-                if value.obligations:
-                    more |= {self._bounds.claim(value.obligations, place)}
-                address = rest + value.poly.scale(weight)
-                if weight != 1 or choice.hi is not None:
-                    split.add(address)
-                work.append((replace(touch, address=address), place, more))
+            for side in self._taken_apart(touch.address, choice, env):
+                if touch.address.terms[choice,] != 1 or choice.hi is not None:
+                    split.add(side.address)
+                joins[side.address] = gone
+                more = provisos | side.provisos
+                work.append((replace(touch, address=side.address), side.env, more))
+
+    def _taken_apart(self, address: Poly, choice: Atom, env: Env) -> Iterator[Side]:
+        """An address for each side of a choice; what is chosen together with it goes along."""
+        if choice.kind == "sel":
+            pred = choice.args[0]
+            alike = [a for a in _alone(address) if a.kind == "sel" and a.args[0] == pred]
+            for place, side in ((2, pred.negated()), (1, pred)):
+                here = self._environments.refine(env, side)
+                yield self._side(address, {a: a.args[place] for a in alike}, here, here)
+            return
+        if choice.kind == "stored":
+            for word, pred in _places_of(choice):
+                here = self._environments.refine(env, pred)
+                self._met[here] = choice, word
+                made = self._environments.at(word.store)
+                yield self._side(address, {choice: word.value}, here, made)
+            return
+        edges = choice.args[0]
+        alike = [a for a in _alone(address) if a.kind == "phi" and a.args[0] == edges]
+        for place in reversed(range(len(edges))):
+            here = env
+            for pred in self._environments.way(edges[place]):
+                here = self._environments.refine(here, pred)
+            chosen = {a: a.args[1][place] for a in alike}
+            yield self._side(address, chosen, here, self._environments.on_edge(edges[place]))
+
+    def _side(self, address: Poly, chosen: dict[Atom, Value], env: Env, made: Env) -> Side:
+        provisos = set()
+        for atom, value in chosen.items():
+            weight = address.terms[atom,]
+            address = address + (value.poly - of_atom(atom)).scale(weight)
+            if value.obligations:
+                provisos.add(self._bounds.claim(value.obligations, made))
+        return Side(address, env, frozenset(provisos))
+
+    def _is_of_now(self, choice: Atom, touch: Touch) -> bool:
+        """Whether what was known where a choice was made still holds where the touch is made: no
+        loop has begun or ended, or come round, between them."""
+        flow, node_of = self._registers.flow, self._registers.reaching.node_of
+        if choice.kind == "stored":
+            there = node_of[choice.args[1]]
+            if not _places_of(choice):
+                return False
+        else:
+            there = choice.args[0][0].target
+        return flow.loops_around(there) == flow.loops_around(node_of[touch.index])
 
     def _settled(self, address: Poly, env: Env) -> tuple[Poly, frozenset[Proviso]]:
         """An address in which `x` is `d * (x / d) + c` wherever `x mod d` is known to be c."""
@@ -247,7 +308,30 @@ class Ranges:
         if found.hi is not None and size.hi is not None:
             hi = self._launch.add(found.hi, size.hi)
         box = Box(found.lo, hi, (), provisos)
-        self._emit(touch, target, box, self._guard(env), (box, None))
+        guard = self._guard(env)
+        if target.carrier.kind == "stored":
+            places = self._attribution.places(target.carrier).get(target.root, [])
+            guard = self._and(guard, self._meets(target.carrier, places))
+        self._emit(touch, target, box, guard, (box, None))
+
+    def _meets(self, stored: Atom, places: list[int | None]) -> Expr:
+        """Whether the launch may load from one of these places in an array of words."""
+        _, index, offset = stored.args
+        env = self._environments.at(index)
+        found = self._bounds.range(offset.poly, env)
+        provisos = found.provisos | {self._bounds.claim(offset.obligations, env)}
+        reliable = self._bounds.conditions(provisos)
+        launch = self._launch
+        if found.lo is None or found.hi is None or reliable is None:
+            return launch.one
+        met = launch.zero
+        for place in places:
+            if place is None:
+                return launch.one
+            from_here = launch.less_equal(launch.const(place - WORD + 1), found.hi)
+            to_here = launch.less_equal(found.lo, launch.const(place + WORD - 1))
+            met = launch.either(met, launch.both(from_here, to_here))
+        return launch.select(reliable, met, launch.one)
 
     def _emit(
         self,
@@ -333,6 +417,10 @@ class Ranges:
         for poly, proviso in env.uniform_nonzero():
             holds = launch.not_equal(self._bounds.lower(poly), launch.zero)
             out = launch.both(out, self._unless_wrong(proviso, holds))
+        for outer in env.chain():
+            if outer in self._met:
+                stored, word = self._met[outer]
+                out = launch.both(out, self._meets(stored, [word.at]))
         return None if out is launch.one else out
 
     def _unless_wrong(self, proviso: Proviso, holds: Expr) -> Expr:
@@ -351,6 +439,30 @@ def _merged(ranges: list[ByteRange]) -> list[ByteRange]:
         known = out.get(key)
         out[key] = r if known is None else replace(known, provisos=known.provisos | r.provisos)
     return list(out.values())
+
+
+def _places_of(stored: Atom) -> list[tuple[Word, Pred]]:
+    """Each word that a load may have met, and what tells that it was that one; none where the
+    words are many, or a load may meet a part of one."""
+    words, _, offset = stored.args
+    first = offset.poly.terms.get((), 0)
+    varying = offset.poly.shift(-first)
+    pitch = varying.content()
+    if len(words) > MAX_PLACES or pitch % WORD or not pitch:
+        return []
+    if any(word.at is None or (word.at - first) % WORD for word in words):
+        return []
+    step = varying.divide_exactly(pitch)
+    return [
+        (word, Pred("eq", step.shift((first - word.at) // pitch), offset.obligations))
+        for word in words
+        if (word.at - first) % pitch == 0
+    ]
+
+
+def _alone(address: Poly) -> list[Atom]:
+    """Atoms that stand alone, with whatever coefficient."""
+    return [m[0] for m in address.terms if len(m) == 1]
 
 
 def _index_choice(address: Poly) -> Atom | None:

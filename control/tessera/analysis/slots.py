@@ -8,7 +8,7 @@ that is also stored to at an address that is not exact has no slots.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tessera.analysis.domain import Value
 from tessera.analysis.escapes import Carried, Escapes
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tessera.analysis.registers import Registers
 
 MAX_WORDS = 16
+MAX_PARAMETER_WORDS = 128
 MAX_OFFSET = 1 << 40  # bytes: no local variable is as large
 
 
@@ -42,6 +43,15 @@ def place_of(poly: Poly) -> tuple[Symbol | None, Poly]:
 def elements(operand: Operand) -> tuple[Operand, ...]:
     """The values that a load or store moves, one by one."""
     return operand.elements if operand.kind is OperandKind.VECTOR else (operand,)
+
+
+class Word(NamedTuple):
+    """A word that the instruction at `store` stores (loads, if it is a parameter), and where in the
+    variable, if that is known."""
+
+    store: int
+    value: Value
+    at: int | None
 
 
 class Slots:
@@ -70,12 +80,12 @@ class Slots:
         definition = self._registers.reaching.before((symbol, offset, size), index)
         return self._registers.value(definition)
 
-    def pointers(self, symbol: Symbol, lo: int, hi: int) -> list[tuple[int, Value]] | None:
-        """(store, value) of all words that are ever stored in a local variable where a load at
-        an offset from `lo` to `hi` meets them; None when they are too many, or not all known."""
+    def pointers(self, symbol: Symbol, lo: int, hi: int) -> list[Word] | None:
+        """All words that are ever stored in a local variable where a load at an offset from `lo`
+        to `hi` meets them; None when they are too many, or not all known."""
         self._prepare()
         stores = [
-            (index, slot)
+            (index, slot, offset)
             for index, slot, offset in self._words.get(symbol, [])
             if offset is None or lo - 8 < offset < hi + 8
         ]
@@ -84,11 +94,11 @@ class Slots:
         if any(piece.start < hi + 8 and lo < piece.stop for piece in self._pieces.get(symbol, [])):
             return None  # a word could be put together from pieces
         values = []
-        for index, slot in stores:
+        for index, slot, offset in stores:
             value = stored(self._registers, index, self._registers.program.code[index], slot)
             if value is None:
                 return None
-            values.append((index, value))
+            values.append(Word(index, value, offset))
         return values
 
     def _prepare(self) -> None:
@@ -170,22 +180,35 @@ def load(r: Registers, index: int, ins: Instruction, slot: int) -> Value | None:
             found = _slot(r, index, ins, symbol, offset, size)
         if found is not None:
             return found.with_obligations(address.obligations)
-    if symbol is not None and symbol.space is Space.LOCAL and size == 8:
-        lo, hi = rest.shift(slot * size).bound()
-        words = r.slots.pointers(
-            symbol, -MAX_OFFSET if lo is None else lo, MAX_OFFSET if hi is None else hi
-        )
+    if symbol is not None and size == 8:
+        words = _words(r, index, symbol, rest.shift(slot * size))
         if words is not None:
-            return _one_of(r, index, words).with_obligations(address.obligations)
+            return _one_of(r, index, words, Value(rest.shift(slot * size), address.obligations))
     return _from_memory(r, index, ins, slot)
 
 
-def _one_of(r: Registers, index: int, words: list[tuple[int, Value]]) -> Value:
-    """A word loaded from an array of words that are all known, at a place that is not: if it is
+def _words(r: Registers, index: int, symbol: Symbol, offset: Poly) -> list[Word] | None:
+    """What a load of a word at an offset that varies may meet; None when that is not known."""
+    lo, hi = offset.bound()
+    if symbol.space is Space.LOCAL:
+        lo, hi = -MAX_OFFSET if lo is None else lo, MAX_OFFSET if hi is None else hi
+        return r.slots.pointers(symbol, lo, hi)
+    first = offset.terms.get((), 0)
+    if symbol.kind != "parameter" or lo is None or hi is None or offset.content() % 8 or first % 8:
+        return None
+    offsets = range(max(lo, first % 8), min(hi, symbol.size - 8) + 1, 8)
+    if lo < 0 or len(offsets) > MAX_PARAMETER_WORDS:
+        return None
+    return [Word(index, Value(r.parameter(symbol.offset + o, 8, True)), o) for o in offsets]
+
+
+def _one_of(r: Registers, index: int, words: list[Word], offset: Value) -> Value:
+    """A word loaded from an array of words that are all known, at an offset that varies: if it is
     used as an address, it is one of them."""
     node = r.reaching.node_of[index]
-    atom = r.domain.fresh("stored", (tuple(words),), type_bound(64, True), (node,), loaded=True)
-    return Value(of_atom(atom))
+    args = (tuple(words), index, offset)
+    atom = r.domain.fresh("stored", args, type_bound(64, True), (node,), loaded=True)
+    return Value(of_atom(atom), offset.obligations)
 
 
 def _parameter(
