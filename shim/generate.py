@@ -19,6 +19,10 @@ KINDS = ("CUSTOM", "ORDERED", "PASS", "CALLED")
 INTERPOSED = ("CUSTOM", "ORDERED")
 # Beside the driver's names: how programs look them up.
 LOADER_EXPORTS = ("dlopen", "dlsym", "dlvsym")
+LIBRARY_EXPORTS = (
+    "cublasCreate_v2", "cublasDestroy_v2", "cublasSetStream_v2", "cublasSetWorkspace_v2",
+    "cublasLtCreate", "cublasLtDestroy", "cublasLtMatmul",
+)  # fmt: skip
 NOTICE = (
     "// SPDX-License-Identifier: Apache-2.0\n"
     "// Written by shim/generate.py from functions.def and cuda.h.\n"
@@ -191,8 +195,16 @@ def write_ordered(entries: list[Entry], declared: dict[str, list[Parameter]]) ->
     return "\n".join(lines) + "\n"
 
 
-def write_exports(entries: list[Entry]) -> str:
+def library_names(listing: Path) -> list[str]:
+    """The functions of host libraries that the shim stands in for."""
+    text = listing.read_text()
+    calls = re.findall(r"^TESSERA_BLAS\(\w+, (\w+),", text, re.MULTILINE)
+    return [*LIBRARY_EXPORTS, *calls, *(f"{name}_64" for name in calls)]
+
+
+def write_exports(entries: list[Entry], libraries: Path) -> str:
     names = [e.symbol for e in entries if e.kind in INTERPOSED] + list(LOADER_EXPORTS)
+    names += library_names(libraries)
     inside = "".join(f"    {name};\n" for name in sorted(names))
     return f"# Written by shim/generate.py.\n{{\n  global:\n{inside}  local: *;\n}};\n"
 
@@ -222,6 +234,7 @@ def main() -> None:
     parser.add_argument("--compiler", required=True)
     parser.add_argument("--headers", required=True, type=Path, help="folder of cuda.h")
     parser.add_argument("--list", required=True, type=Path, help="functions.def")
+    parser.add_argument("--libraries", required=True, type=Path, help="blas_functions.def")
     parser.add_argument("--output", required=True, type=Path, help="folder to write into")
     arguments = parser.parse_args()
     internal = declarations(
@@ -239,7 +252,7 @@ def main() -> None:
         "driver_declarations.h": write_declarations(macros, missing),
         "forwarders.cc": write_forwarders(entries, declared),
         "ordered_calls.cc": write_ordered(entries, declared),
-        "exports.map": write_exports(entries),
+        "exports.map": write_exports(entries, arguments.libraries),
         "known_names.def": write_known(declared, arguments.headers),
     }.items():
         write_if_changed(arguments.output / name, text)

@@ -14,6 +14,7 @@
 #include "loaded_objects.h"
 #include "log.h"
 #include "runtime.h"
+#include "seams.h"
 
 namespace tessera::shim {
 namespace {
@@ -57,6 +58,12 @@ bool is_driver_name(const char* name) {
   return name != nullptr && name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
 }
 
+/// cublasGemmEx, cublasLtMatmul.
+bool is_library_name(const char* name) {
+  // Letter by letter first: nearly every lookup of a program is of something else.
+  return name != nullptr && name[0] == 'c' && name[1] == 'u' && name[2] == 'b' && std::strncmp(name, "cublas", 6) == 0;
+}
+
 /// A function of a newer driver that the program obtains: it may work unseen.
 void watch_unknown(void* handle, const char* name, const void* caller) {
   if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || is_beneath(caller) || runtime().disabled()) return;
@@ -87,6 +94,20 @@ Verdict answer(const Interposed& entry, void* handle, const char* name, const vo
   return {entry.ours, nullptr};
 }
 
+/// A lookup of a function of a host library whose calls the shim follows.
+Verdict answer_library(void* handle, const char* name, const void* caller, void* next) {
+  const LibraryFunction function = library_function(name);
+  if (function.ours == nullptr || handle == RTLD_NEXT || runtime().disabled() || in_followed_library(caller)) {
+    return {nullptr, next};
+  }
+  void* found = libc_dlsym(handle, name);
+  if (found == nullptr) return {nullptr, nullptr};
+  // Through the global scope, where the shim comes first: without it the next one would have been found.
+  void* theirs = found == function.ours ? libc_dlsym(RTLD_NEXT, name) : found;
+  if (theirs == nullptr || !takes_lookup(function.kind, theirs)) return {theirs, nullptr};
+  return {function.ours, nullptr};
+}
+
 bool asks_for_driver(const char* file) {
   const char* slash = std::strrchr(file, '/');
   return std::strncmp(slash != nullptr ? slash + 1 : file, "libcuda.so", std::strlen("libcuda.so")) == 0;
@@ -115,7 +136,9 @@ extern "C" {
 
 [[gnu::used]] Verdict tessera_judge_dlsym(void* handle, const char* name, void*, const void* caller) {
   void* next = cached(next_dlsym, [] { return next_function("dlsym"); });
-  if (!is_driver_name(name)) return {nullptr, next};
+  if (!is_driver_name(name)) {
+    return is_library_name(name) ? answer_library(handle, name, caller, next) : Verdict{nullptr, next};
+  }
   if (const Interposed* entry = interposed(name)) return answer(*entry, handle, name, caller, next, libc_dlsym);
   if (!is_known_symbol(name)) watch_unknown(handle, name, caller);
   return {nullptr, next};

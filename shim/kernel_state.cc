@@ -84,6 +84,12 @@ uint64_t scatter_seed() {
 
 }  // namespace
 
+uint32_t device_of(uint32_t kernel_id) {
+  if (const uint64_t seed = scatter_seed(); seed != 0) [[unlikely]]
+    return scattered(seed);
+  return placement_of(kernel_id);
+}
+
 KernelState::KernelState(FunctionEntry* entry) : entry_(entry) {}
 KernelState::~KernelState() = default;
 
@@ -179,9 +185,7 @@ uint32_t KernelState::device(uint32_t* reason) {
   }
   *reason = stay_.load(std::memory_order_relaxed);
   if (*reason != TS_STAY_PLACED) return 0;
-  if (const uint64_t seed = scatter_seed(); seed != 0) [[unlikely]]
-    return scattered(seed);
-  return placement_of(kernel_id_);
+  return device_of(kernel_id_);
 }
 
 void KernelState::count_launch(uint32_t device, uint32_t stay_reason) {

@@ -104,6 +104,9 @@ class KernelState {
   std::array<OnWorker, TS_MAX_DEVICES> on_worker_{};
 };
 
+/// Where what has this number is to run now: as placed, or as thrown (TESSERA_SCATTER).
+uint32_t device_of(uint32_t kernel_id);
+
 /// The state of a function, made when it is first launched.
 KernelState& kernel_state(CUfunction function);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch.h"
 
+#include "blas/inside.h"
 #include "launch_class.h"
 #include "recording.h"
 #include "redirect.h"
@@ -41,6 +42,9 @@ CUresult launch_slowly(const LaunchRequest& request, KernelState& state, uint32_
   }
   state.count_launch(0, reason);
   Footprint footprint = claims.footprint();
+  if (footprint.everything) {
+    if (const Footprint* of_call = footprint_of_call(request.stream)) footprint = *of_call;
+  }
   footprint.everything = footprint.everything || state.watches_others();
   if (const CUresult ready = prepare_home(request.stream, footprint); ready != CUDA_SUCCESS) return after_call(ready);
   activity().bump(request.stream);

@@ -11,6 +11,9 @@ namespace tessera::shim {
   return ready == CUDA_SUCCESS ? after_call(call(argument)) : ready;
 }
 [[gnu::weak]] void function_retired(FunctionEntry&) {}
+[[gnu::weak]] LibraryFunction library_function(const char*) { return {}; }
+[[gnu::weak]] bool takes_lookup(uint32_t, const void*) { return false; }
+[[gnu::weak]] bool in_followed_library(const void*) { return false; }
 [[gnu::weak]] void process_forked() {}
 
 }  // namespace tessera::shim

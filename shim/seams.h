@@ -5,6 +5,8 @@
 
 #include <cuda.h>
 
+#include <cstdint>
+
 namespace tessera::shim {
 
 class FunctionEntry;
@@ -34,6 +36,17 @@ CUresult opaque(CUstream stream, bool per_thread, Call call) {
 /// The module of `function` was unloaded: what `launch_state` holds may be let
 /// go once no launch uses it. Called without a lock. Default: nothing.
 void function_retired(FunctionEntry& function);
+
+/// The shim's function that stands in for one of a host library (cuBLAS). Default: none.
+struct LibraryFunction {
+  void* ours = nullptr;
+  uint32_t kind = 0;
+};
+LibraryFunction library_function(const char* name);
+/// Whether a lookup of such a function, which found `found`, may be answered with the shim's. Default: no.
+bool takes_lookup(uint32_t kind, const void* found);
+/// Whether the address lies in such a library: it gets its own functions. Default: no.
+bool in_followed_library(const void* address);
 
 /// This process was forked from one with a session; no thread but this one lives in it. Default: nothing.
 void process_forked();

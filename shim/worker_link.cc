@@ -272,13 +272,30 @@ int64_t WorkerLink::load_function(const Image& image, const std::string& name, u
     request.shared_carveout = shared_carveout;
     request.name = name;
     transport_->send_function(request);
-    // Loading may compile the module: give it more time than a message.
-    const auto ready = transport_->receive_function_ready(patience() * 6);
-    if (ready && ready->function == request.function && ready->status == CUDA_SUCCESS) return request.function;
-    *reason = ready ? ready->text : "no answer in time";
+    return await_function(request.function, reason);
   } catch (const std::exception& error) {
     *reason = error.what();
   }
+  return -1;
+}
+
+int64_t WorkerLink::load_library(uint32_t kind, const std::string& path, const std::string& environment,
+                                 std::string* reason) {
+  try {
+    const transport::LibraryRequest request{next_function_++, kind, path, environment};
+    transport_->send_library(request);
+    return await_function(request.function, reason);
+  } catch (const std::exception& error) {
+    *reason = error.what();
+  }
+  return -1;
+}
+
+/// Loading may compile a module or open a large library: it gets more time than a message.
+int64_t WorkerLink::await_function(uint32_t number, std::string* reason) {
+  const auto ready = transport_->receive_function_ready(patience() * 6);
+  if (ready && ready->function == number && ready->status == CUDA_SUCCESS) return number;
+  *reason = ready ? ready->text : "no answer in time";
   return -1;
 }
 

@@ -97,6 +97,9 @@ class WorkerLink {
   int64_t load_function(const Image& image, const std::string& name, uint32_t parameter_size, int max_dynamic_shared,
                         int shared_carveout, std::string* reason);
 
+  /// The same for a host library, whose calls the worker is to make; see ts_library.
+  int64_t load_library(uint32_t kind, const std::string& path, const std::string& environment, std::string* reason);
+
   /// Granules of `ranges` that the worker does not hold yet.
   std::vector<uint64_t> missing_granules(std::span<const Range> ranges) const;
   /// Whether the worker lets this program hold so many granules more; asks it where that was not settled before.
@@ -112,6 +115,7 @@ class WorkerLink {
   uint8_t* reserve(uint64_t bytes);
   bool send_ranges(uint16_t type, int lane, uint32_t start, uint32_t value, std::span<const Range> ranges);
   void send_image(const Image& image);
+  int64_t await_function(uint32_t number, std::string* reason);
 
   std::unique_ptr<transport::Transport> transport_;
   uint32_t index_;
