@@ -141,7 +141,8 @@ class Slots:
             )
         else:
             count = size * len(elements(ins.operands[1])) or MAX_OFFSET
-            piece = range(-MAX_OFFSET, MAX_OFFSET) if offset is None else range(offset, offset + count)
+            whole = range(-MAX_OFFSET, MAX_OFFSET)
+            piece = whole if offset is None else range(offset, offset + count)
             self._pieces.setdefault(symbol, []).append(piece)
         if offset is None or size == 0:
             self._spoilt.add(symbol)

@@ -18,6 +18,11 @@ struct Outer {
   Pair inner;
   double scale;
 };
+struct Batch {
+  const float* in[32];
+  unsigned first[32];
+  unsigned count[32];
+};
 struct Node {
   Node* next;
   float value;
@@ -46,6 +51,27 @@ __global__ void array_in_struct_loop(Many m) {
 #pragma unroll 1
   for (int k = 0; k < 4; ++k) s += m.in[k][i];
   m.out[i] = s;
+}
+__global__ void concatenated(float* out, Batch b) {
+  const float* in = b.in[blockIdx.y];
+  unsigned n = b.count[blockIdx.y];
+  for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    out[b.first[blockIdx.y] + i] = in[i];
+}
+__global__ void joined(float* out, const float* a, const float* b, int n, int m) {
+  INDEX;
+  const float* p;
+  int k;
+  if (i < m) {
+    if (out == a) return;
+    p = a;
+    k = i;
+  } else {
+    __threadfence_block();
+    p = b + 3;
+    k = i - m;
+  }
+  if (i < n) out[i] = p[k];
 }
 __global__ void pointer_table(float* out, const float* const* table, int n) {
   INDEX;

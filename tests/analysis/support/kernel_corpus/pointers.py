@@ -18,6 +18,7 @@ from kernel_corpus.launches import (
     line,
     one,
     room,
+    u32,
 )
 
 kernel = REGISTRY("pointers")
@@ -54,6 +55,28 @@ def array_in_struct(rng: random.Random) -> Launch:
 def array_in_struct_by_block(rng: random.Random) -> Launch:
     grid, block, n = line(rng)
     return Launch((grid, rng.randint(1, 4), 1), (block, 1, 1), [many(rng, n)])
+
+
+@kernel
+def concatenated(rng: random.Random) -> Launch:
+    """As many arrays as the grid is high; what lies behind them in the struct is left over."""
+    counts = [rng.randint(1, 300) for _ in range(rng.randint(1, 6))]
+    firsts = [sum(counts[:place]) for place in range(len(counts))]
+    left = 32 - len(counts)
+    batch: Argument = [
+        *(floats(rng, count) for count in counts),
+        *(struct.pack("<Q", rng.getrandbits(64)) for _ in range(left)),
+        *(u32(number) for number in firsts + left * [rng.getrandbits(32)]),
+        *(u32(number) for number in counts + left * [rng.getrandbits(32)]),
+    ]
+    return Launch((rng.randint(1, 3), len(counts), 1), (64, 1, 1), [room(sum(counts)), batch])
+
+
+@kernel
+def joined(rng: random.Random) -> Launch:
+    grid, block, n = line(rng)
+    m = rng.randint(0, n)
+    return one(grid, block, room(n), floats(rng, m), floats(rng, n - m + 3), i32(n), i32(m))
 
 
 @kernel
