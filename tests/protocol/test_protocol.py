@@ -124,6 +124,29 @@ def test_kernel_info_comes_back(status: protocol.KernelStatus, summary: bytes, r
     assert protocol.KernelInfo.unpack(info.pack(5)) == info
 
 
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=9), text)
+def test_passed_classes_come_back(passed: list[int], reason: str) -> None:
+    ready = protocol.KernelStatus.READY
+    info = protocol.KernelInfo(ready, 7, b"blob", reason, tuple(passed))
+    assert protocol.KernelInfo.unpack(info.pack(5)) == info
+
+
+@given(
+    st.binary(min_size=16, max_size=16).map(bytes.hex),
+    text.filter(bool),
+    st.integers(0, 2**64 - 1),
+    st.sampled_from(protocol.Verdict),
+    st.booleans(),
+    text,
+)
+def test_a_trial_comes_back(
+    image: str, name: str, number: int, verdict: protocol.Verdict, by_words: bool, reason: str
+) -> None:
+    shape = ((4, 2, 1), (128, 1, 1), 48)
+    tried = protocol.Tried(image, name, number, verdict, by_words, *shape, reason)
+    assert protocol.Tried.unpack(tried.pack(5)) == tried
+
+
 def test_text_is_cut_between_characters() -> None:
     refused = protocol.unpack_refused(protocol.pack_refused("ü" * 1000))
     assert refused == "ü" * 255
@@ -138,6 +161,7 @@ def test_garbage_is_an_error_and_no_crash(data: bytes) -> None:
         protocol.Hello.unpack,
         protocol.KernelQuery.unpack,
         protocol.WorkerLost.unpack,
+        protocol.Tried.unpack,
         protocol.AllHome.unpack,
         protocol.read_summary_header,
         protocol.unpack_workers,
