@@ -262,6 +262,31 @@ def negative_factors_are_positive(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(bounds, "_sign", lambda poly: 1)
 
 
+@fault("pointers")
+def a_word_of_an_array_is_never_met(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ranges.Ranges, "_meets", lambda self, *_: self._launch.zero)
+
+
+@fault("pointers")
+def the_ways_to_a_join_are_exchanged(patch: pytest.MonkeyPatch) -> None:
+    def other(original: Any, self: Any, edge: Any) -> Any:
+        return [pred.negated() for pred in original(self, edge)]
+
+    wrap(patch, environment.Environments, "way", other)
+
+
+@fault("indirect", "elementwise")
+def remainders_of_a_range_never_come_round(patch: pytest.MonkeyPatch) -> None:
+    def straight(_: Any, self: Any, inner: Any, divisor: int) -> Any:
+        base = self.launch.mul(
+            self.launch.floor_div(inner.lo, self.launch.const(divisor)), self.launch.const(divisor)
+        )
+        lo, hi = self.launch.sub(inner.lo, base), self.launch.const(divisor - 1)
+        return bounds.Range(lo, hi, inner.provisos)
+
+    wrap(patch, bounds.Bounds, "_window", straight)
+
+
 # Promises that every byte is touched
 
 
