@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "blas/calls.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -333,7 +334,7 @@ bool read_handle(const HostLibrary& library, const HostHandle& handle, void* raw
     return false;
   }
   call.workspace_bytes = handle.workspace_bytes.load(std::memory_order_acquire);
-  if (call.workspace_bytes == TS_BLAS_OWN_WORKSPACE) return true;
+  if (call.workspace_bytes == TS_BLAS_OWN_WORKSPACE) return std::getenv("CUBLAS_WORKSPACE_CONFIG") == nullptr;
   return call.workspace_bytes <= kLargest && handle.workspace.load(std::memory_order_acquire) % kAlignment == 0;
 }
 

@@ -38,12 +38,12 @@ Status multiply(Handle* handle, int ta, int tb, int64_t m, int64_t n, int64_t k,
   int d[] = {static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), ta, tb};
   float scale[] = {*static_cast<const float*>(alpha) + static_cast<float>(handle->math) / 64,
                    *static_cast<const float*>(beta)};
-  void* parameters[] = {&a, &b, &c, &l[0], &l[1], &l[2], &l[3], &l[4], &l[5], &d[0], &d[1], &d[2], &d[3], &d[4],
-                        &scale[0], &scale[1]};
+  void* parameters[] = {&a,    &b,    &c,    &l[0], &l[1], &l[2], &l[3],     &l[4],
+                        &l[5], &d[0], &d[1], &d[2], &d[3], &d[4], &scale[0], &scale[1]};
   const auto blocks = static_cast<unsigned>((m + 63) / 64);
-  const CUresult result = cuLaunchKernel(handle->product, blocks, static_cast<unsigned>(n),
-                                         static_cast<unsigned>(batches), 64, 1, 1, 0, handle->stream, parameters,
-                                         nullptr);
+  const CUresult result =
+      cuLaunchKernel(handle->product, blocks, static_cast<unsigned>(n), static_cast<unsigned>(batches), 64, 1, 1, 0,
+                     handle->stream, parameters, nullptr);
   if (const char* log = std::getenv("FAKE_CUBLAS_LOG")) {
     std::ofstream(log, std::ios::app) << "gemm " << m << " math " << handle->math << " workspace "
                                       << handle->workspace_bytes << "\n";
@@ -90,14 +90,14 @@ FAKE cublasSetWorkspace_v2(void* handle, void* workspace, size_t bytes) {
   return kSuccess;
 }
 
-#define FAKE_STATE(name, suffix, member)                      \
-  FAKE cublasSet##name##suffix(void* handle, int value) {     \
-    static_cast<Handle*>(handle)->member = value;             \
-    return kSuccess;                                          \
-  }                                                           \
-  FAKE cublasGet##name##suffix(void* handle, int* value) {    \
-    *value = static_cast<Handle*>(handle)->member;            \
-    return kSuccess;                                          \
+#define FAKE_STATE(name, suffix, member)                   \
+  FAKE cublasSet##name##suffix(void* handle, int value) {  \
+    static_cast<Handle*>(handle)->member = value;          \
+    return kSuccess;                                       \
+  }                                                        \
+  FAKE cublasGet##name##suffix(void* handle, int* value) { \
+    *value = static_cast<Handle*>(handle)->member;         \
+    return kSuccess;                                       \
   }
 FAKE_STATE(PointerMode, _v2, pointers)
 FAKE_STATE(MathMode, , math)
@@ -113,8 +113,8 @@ FAKE cublasGemmEx(void* handle, int ta, int tb, int m, int n, int k, const void*
   return multiply(static_cast<Handle*>(handle), ta, tb, m, n, k, alpha, a, lda, 0, b, ldb, 0, beta, c, ldc, 0, 1);
 }
 FAKE cublasGemmStridedBatchedEx(void* handle, int ta, int tb, int m, int n, int k, const void* alpha, const void* a,
-                                int, int lda, long long sa, const void* b, int, int ldb, long long sb,
-                                const void* beta, void* c, int, int ldc, long long sc, int batches, int, int) {
+                                int, int lda, long long sa, const void* b, int, int ldb, long long sb, const void* beta,
+                                void* c, int, int ldc, long long sc, int batches, int, int) {
   return multiply(static_cast<Handle*>(handle), ta, tb, m, n, k, alpha, a, lda, sa, b, ldb, sb, beta, c, ldc, sc,
                   batches);
 }

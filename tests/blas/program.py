@@ -37,7 +37,11 @@ def main() -> None:
     ok(blas.cublasSetStream_v2(handle, ctypes.c_void_p(int(stream))))
     ok(blas.cublasSetMathMode(handle, 1))
     workspace = check(driver.cuMemAlloc(1 << 20))
-    ok(blas.cublasSetWorkspace_v2(handle, ctypes.c_void_p(int(workspace)), ctypes.c_size_t(1 << 20)))
+    ok(
+        blas.cublasSetWorkspace_v2(
+            handle, ctypes.c_void_p(int(workspace)), ctypes.c_size_t(1 << 20)
+        )
+    )
     n, ld = 24, 40
     rng = np.random.default_rng(7)
     host = [rng.integers(-3, 4, ld * n * 4).astype(np.float32) for _ in range(4)]
@@ -58,20 +62,24 @@ def main() -> None:
         scalars = ctypes.byref(alpha), ctypes.byref(beta)
         kind = step % 3
         if kind == 0:
-            ok(blas.cublasSgemm_v2(handle, ta, tb, n, n, n, scalars[0], a, lda, b, ld, scalars[1], c, lda))
+            ok(
+                blas.cublasSgemm_v2(
+                    handle, ta, tb, n, n, n, scalars[0], a, lda, b, ld, scalars[1], c, lda
+                )
+            )
         elif kind == 1:
             ok(
                 blas.cublasGemmEx(
-                    handle, ta, tb, n, n, n, scalars[0], a, F32, lda, b, F32, n, scalars[1], c, F32, ld,
-                    COMPUTE_32F, DEFAULT,
+                    handle, ta, tb, n, n, n, scalars[0], a, F32, lda, b, F32, n,
+                    scalars[1], c, F32, ld, COMPUTE_32F, DEFAULT,
                 )
             )  # fmt: skip
         else:
             stride = ctypes.c_longlong(ld * n)
             ok(
                 blas.cublasGemmStridedBatchedEx(
-                    handle, ta, tb, n, n, n, scalars[0], a, F32, lda, stride, b, F32, ld, stride, scalars[1],
-                    c, F32, ld, stride, 3, COMPUTE_32F, DEFAULT,
+                    handle, ta, tb, n, n, n, scalars[0], a, F32, lda, stride, b, F32, ld, stride,
+                    scalars[1], c, F32, ld, stride, 3, COMPUTE_32F, DEFAULT,
                 )
             )  # fmt: skip
     check(driver.cuStreamSynchronize(stream))

@@ -43,6 +43,7 @@ void raise_descriptor_limit() {
 /// thread, which stops every other one; few connections make unrelated streams wait for each other.
 void prepare_driver_environment() {
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+  unsetenv("CUBLAS_WORKSPACE_CONFIG");  // programs say how large their workspaces are
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
