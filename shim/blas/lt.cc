@@ -27,17 +27,23 @@ bool get(blas::LtGetAttribute getter, const void* object, int id, Value& value) 
 }
 
 bool read_layout(const HostLibrary& library, const void* layout, const void* address, ts_blas_matrix& matrix) {
-  constexpr int kBatchMode = 8;
+  constexpr int kLayoutEnd = 16;  // none has been given a number near this
   const auto read = [&](int id, auto& value) { return get(library.get_layout, layout, id, value); };
-  int32_t batches = 0, batch_mode = 0;
+  int32_t batches = 0;
   matrix.address = reinterpret_cast<uintptr_t>(address);
   const bool known = read(blas::kLayoutType, matrix.type) && read(blas::kLayoutOrder, matrix.order) &&
                      read(blas::kLayoutRows, matrix.rows) && read(blas::kLayoutColumns, matrix.columns) &&
                      read(blas::kLayoutLd, matrix.ld) && read(blas::kLayoutBatches, batches) &&
                      read(blas::kLayoutStride, matrix.stride);
   matrix.batches = batches;
-  // Versions that know no other mode than strided ones do not have it.
-  if (read(kBatchMode, batch_mode) && batch_mode != 0) return false;
+  // Planes, batches of another kind, and whatever newer versions know: all zero, or not understood.
+  for (int id = blas::kLayoutStride + 1; known && id < kLayoutEnd; ++id) {
+    uint64_t value = 0;
+    size_t size = 0;
+    if (library.get_layout(layout, id, nullptr, 0, &size) != kSuccess || size == 0) continue;
+    const bool fits = size <= sizeof value && library.get_layout(layout, id, &value, size, &size) == kSuccess;
+    if (!fits || value != 0) return false;
+  }
   return known;
 }
 
