@@ -4,29 +4,31 @@
 
 using namespace tessera::shim;
 
-#define TESSERA_LAUNCH(symbol, per_thread, is_cooperative)                                                      \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUfunction function, unsigned int grid_x, unsigned int grid_y,   \
-                                               unsigned int grid_z, unsigned int block_x, unsigned int block_y, \
-                                               unsigned int block_z, unsigned int shared, CUstream stream,      \
-                                               void** parameters TESSERA_EXTRA_DECLARED) {                      \
-    LaunchRequest request;                                                                                      \
-    request.function = function;                                                                                \
-    request.grid[0] = grid_x, request.grid[1] = grid_y, request.grid[2] = grid_z;                               \
-    request.block[0] = block_x, request.block[1] = block_y, request.block[2] = block_z;                         \
-    request.dynamic_shared = shared;                                                                            \
-    request.stream = normalized(stream, per_thread);                                                            \
-    request.kernel_parameters = parameters;                                                                     \
-    request.extra = TESSERA_EXTRA_VALUE;                                                                        \
-    request.cooperative = is_cooperative;                                                                       \
-    return launch(request, [&] {                                                                                \
-      return driver().symbol(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream,       \
-                             parameters TESSERA_EXTRA_PASSED);                                                  \
-    });                                                                                                         \
+#define TESSERA_LAUNCH(symbol, per_thread, is_cooperative)                                                          \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUfunction function, unsigned int grid_x, unsigned int grid_y,       \
+                                               unsigned int grid_z, unsigned int block_x, unsigned int block_y,     \
+                                               unsigned int block_z, unsigned int shared, CUstream stream,          \
+                                               void** parameters TESSERA_EXTRA_DECLARED) {                          \
+    LaunchRequest request;                                                                                          \
+    request.function = function;                                                                                    \
+    request.grid[0] = grid_x, request.grid[1] = grid_y, request.grid[2] = grid_z;                                   \
+    request.block[0] = block_x, request.block[1] = block_y, request.block[2] = block_z;                             \
+    request.dynamic_shared = shared;                                                                                \
+    request.stream = normalized(stream, per_thread);                                                                \
+    request.kernel_parameters = parameters;                                                                         \
+    request.extra = TESSERA_EXTRA_VALUE;                                                                            \
+    request.cooperative = is_cooperative;                                                                           \
+    /* Two captures: more would cost the launch as much as the rest of the shim does. */                            \
+    return launch(request, [&request, stream] {                                                                     \
+      return driver().symbol(request.function, request.grid[0], request.grid[1], request.grid[2], request.block[0], \
+                             request.block[1], request.block[2], request.dynamic_shared, stream,                    \
+                             request.kernel_parameters TESSERA_EXTRA_PASSED);                                       \
+    });                                                                                                             \
   }
 
 #define TESSERA_EXTRA_DECLARED , void** extra
 #define TESSERA_EXTRA_VALUE extra
-#define TESSERA_EXTRA_PASSED , extra
+#define TESSERA_EXTRA_PASSED , request.extra
 TESSERA_LAUNCH(cuLaunchKernel, false, false)
 TESSERA_LAUNCH(cuLaunchKernel_ptsz, true, false)
 #undef TESSERA_EXTRA_DECLARED
@@ -54,7 +56,9 @@ TESSERA_LAUNCH(cuLaunchCooperativeKernel_ptsz, true, true)
     request.kernel_parameters = parameters;                                                                           \
     request.extra = extra;                                                                                            \
     if (config->attrs != nullptr) request.attributes = {config->attrs, config->numAttrs};                             \
-    return launch(request, [&] { return driver().symbol(config, function, parameters, extra); });                     \
+    return launch(request, [config, &request] {                                                                       \
+      return driver().symbol(config, request.function, request.kernel_parameters, request.extra);                     \
+    });                                                                                                               \
   }
 TESSERA_LAUNCH_EX(cuLaunchKernelEx, false)
 TESSERA_LAUNCH_EX(cuLaunchKernelEx_ptsz, true)
