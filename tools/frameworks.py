@@ -61,9 +61,9 @@ class Runs:
 class Bench:
     """A controller with one worker on the first GPU, and programs under it."""
 
-    def __init__(self, folder: Path, jobs: int) -> None:
+    def __init__(self, folder: Path, store: Path, jobs: int) -> None:
         self.folder = folder
-        paths = {"TESSERA_RUNTIME_DIR": str(folder), "TESSERA_STORE": str(folder / "store.db")}
+        paths = {"TESSERA_RUNTIME_DIR": str(folder), "TESSERA_STORE": str(store)}
         self.environment = os.environ | paths
         self.jobs = ThreadPoolExecutor(jobs)
         self.number = 0
@@ -244,13 +244,15 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=20, help="random placements of each program")
     parser.add_argument("--jobs", type=int, default=4, help="programs that run at a time")
     parser.add_argument("--out", type=Path, help="file for the table (default: print it)")
+    parser.add_argument("--store", type=Path, help="what was analysed before (default: nothing)")
     parser.add_argument("--raw", type=Path, help="file for all reports, as JSON")
     options = parser.parse_args()
     from tessera.cluster.devices import find_devices
 
     device = find_devices().devices[0].name
     with tempfile.TemporaryDirectory(prefix="tessera-") as folder:
-        bench = Bench(Path(folder), options.jobs)
+        store = options.store or Path(folder) / "store.db"
+        bench = Bench(Path(folder), store, options.jobs)
         runs = measure(bench, options.programs, range(1, options.seeds + 1))
     if options.raw:
         plain = {name: own.__dict__ for name, own in runs.items()}

@@ -202,6 +202,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=24, help="of each process of a pair")
     parser.add_argument("--steps", type=int, default=12, help="of decode in a turn")
     parser.add_argument("--processors", type=int, default=1, help="that the programs run on")
+    parser.add_argument("--store", type=Path, help="what was analysed before (default: nothing)")
     parser.add_argument("--native", type=Path, default=os.environ.get("TESSERA_NATIVE_DIR"))
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -216,7 +217,7 @@ def main() -> None:
         alone = os.environ | {
             "TESSERA_NATIVE_DIR": str(native),
             "TESSERA_RUNTIME_DIR": folder,
-            "TESSERA_STORE": f"{folder}/store.db",
+            "TESSERA_STORE": str(options.store or f"{folder}/store.db"),
         }
         os.environ.update(alone)
         daemon.start(Path(folder), None)
