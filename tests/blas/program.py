@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An unmodified program on cuBLAS through ctypes: python program.py LIBRARY OUT.bin ROUNDS"""
+"""An unmodified program on cuBLAS through ctypes: python program.py FOLDER OUT.bin ROUNDS"""
 
 from __future__ import annotations
 
@@ -25,12 +25,51 @@ def ok(status: int) -> None:
         raise RuntimeError(f"cuBLAS status {status}")
 
 
+def matmul(
+    lt: Any,
+    handle: Any,
+    transposes: tuple[int, int],
+    n: int,
+    scalars: tuple[Any, Any],
+    matrices: tuple[Any, Any, Any],
+    lds: tuple[int, int],
+    workspace: Any,
+    stream: Any,
+) -> None:
+    """One product of square matrices through cuBLASLt."""
+    operation = ctypes.c_void_p()
+    ok(lt.cublasLtMatmulDescCreate(ctypes.byref(operation), COMPUTE_32F, F32))
+    for number, transpose in zip((3, 4), transposes, strict=True):
+        value = ctypes.c_int32(transpose)
+        size = ctypes.c_size_t(4)
+        ok(lt.cublasLtMatmulDescSetAttribute(operation, number, ctypes.byref(value), size))
+    layouts = [ctypes.c_void_p() for _ in range(2)]
+    for layout, ld in zip(layouts, lds, strict=True):
+        sizes = ctypes.c_uint64(n), ctypes.c_uint64(n), ctypes.c_int64(ld)
+        ok(lt.cublasLtMatrixLayoutCreate(ctypes.byref(layout), F32, *sizes))
+    a, b, c = matrices
+    first, second = layouts
+    ok(
+        lt.cublasLtMatmul(
+            handle, operation, scalars[0], a, first, b, second, scalars[1], c, second, c, second,
+            None, ctypes.c_void_p(int(workspace)), ctypes.c_size_t(1 << 16),
+            ctypes.c_void_p(int(stream)),
+        )
+    )  # fmt: skip
+    for layout in layouts:
+        ok(lt.cublasLtMatrixLayoutDestroy(layout))
+    ok(lt.cublasLtMatmulDescDestroy(operation))
+
+
 def main() -> None:
     path, out, rounds = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     check(driver.cuInit(0))
     device = check(driver.cuDeviceGet(0))
     check(driver.cuCtxSetCurrent(check(driver.cuDevicePrimaryCtxRetain(device))))
-    blas = ctypes.CDLL(path)
+    blas = ctypes.CDLL(f"{path}/libcublas.so.13")
+    lt = ctypes.CDLL(f"{path}/libcublasLt.so.13")
+    lt_handle = ctypes.c_void_p()
+    ok(lt.cublasLtCreate(ctypes.byref(lt_handle)))
     handle = ctypes.c_void_p()
     ok(blas.cublasCreate_v2(ctypes.byref(handle)))
     stream = check(driver.cuStreamCreate(1))
@@ -60,7 +99,7 @@ def main() -> None:
         ta, tb, wide = (int(x) for x in draw.integers(0, 2, 3))
         lda = ld if wide else n
         scalars = ctypes.byref(alpha), ctypes.byref(beta)
-        kind = step % 3
+        kind = step % 4
         if kind == 0:
             ok(
                 blas.cublasSgemm_v2(
@@ -74,6 +113,8 @@ def main() -> None:
                     scalars[1], c, F32, ld, COMPUTE_32F, DEFAULT,
                 )
             )  # fmt: skip
+        elif kind == 3:
+            matmul(lt, lt_handle, (ta, tb), n, scalars, (a, b, c), (lda, ld), workspace, stream)
         else:
             stride = ctypes.c_longlong(ld * n)
             ok(

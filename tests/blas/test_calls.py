@@ -18,11 +18,11 @@ ROUNDS = "60"
 
 @pytest.fixture(scope="module")
 def library() -> str:
-    """The test library, which the native build makes."""
-    path = native_folder() / "tests" / "libcublas.so.13"
-    if not path.exists():
-        pytest.skip("the test library was not built")
-    return str(path)
+    """The folder of the test libraries, which the native build makes."""
+    folder = native_folder() / "tests"
+    if not (folder / "libcublasLt.so.13").exists():
+        pytest.skip("the test libraries were not built")
+    return str(folder)
 
 
 @pytest.fixture(scope="module")
