@@ -109,13 +109,13 @@ class Bench:
         return Run("" if error else out.read_text(), seconds, content, error)
 
 
-def measure(bench: Bench, names: list[str], seeds: Iterable[int]) -> dict[str, Runs]:
+def measure(bench: Bench, names: list[str], seeds: Iterable[int], repeats: int) -> dict[str, Runs]:
     runs = {name: Runs() for name in names}
-    for _ in range(2):
+    for _ in range(repeats):
         bench.all(runs, "alone", False, {})
     bench.control("up", "--device", "0")
     try:
-        for _ in range(2):  # the first analyses, the second has it all from the store
+        for _ in range(repeats):  # the first analyses, the second has it all from the store
             bench.all(runs, "home", True, {})
         bench.control("placement", "set", "* -> 1")
         bench.all(runs, "worker", True, {})
@@ -242,6 +242,7 @@ def main() -> int:
     every = sorted(path.stem for path in PROGRAMS.glob("*.py") if path.stem != "common")
     parser.add_argument("programs", nargs="*", default=every, metavar="PROGRAM")
     parser.add_argument("--seeds", type=int, default=20, help="random placements of each program")
+    parser.add_argument("--once", action="store_true", help="alone and at home, once each")
     parser.add_argument("--jobs", type=int, default=4, help="programs that run at a time")
     parser.add_argument("--out", type=Path, help="file for the table (default: print it)")
     parser.add_argument("--store", type=Path, help="what was analysed before (default: nothing)")
@@ -253,7 +254,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="tessera-") as folder:
         store = options.store or Path(folder) / "store.db"
         bench = Bench(Path(folder), store, options.jobs)
-        runs = measure(bench, options.programs, range(1, options.seeds + 1))
+        seeds = range(1, options.seeds + 1)
+        runs = measure(bench, options.programs, seeds, 1 if options.once else 2)
     if options.raw:
         plain = {name: own.__dict__ for name, own in runs.items()}
         options.raw.write_text(json.dumps(plain, default=lambda run: run.__dict__) + "\n")
