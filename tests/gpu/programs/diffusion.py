@@ -43,7 +43,7 @@ class Dit(torch.nn.Module):
     def forward(self, x: "torch.Tensor", step: "torch.Tensor") -> "torch.Tensor":
         rates = torch.exp(torch.arange(WIDTH // 2, device=x.device) * (-math.log(1e4) * 2 / WIDTH))
         angles = step[:, None] * rates
-        embedded = torch.cat([angles.sin(), angles.cos()], -1)
+        embedded = torch.cat([angles.sin(), angles.cos()], -1).to(x.dtype)
         patches = self.patch(x)
         tokens = patches.flatten(2).transpose(1, 2)
         for block in self.blocks:
