@@ -19,9 +19,9 @@ def environment() -> Iterator[dict[str, str]]:
     with tempfile.TemporaryDirectory(prefix="tessera-") as folder:
         alone = os.environ | {"TESSERA_RUNTIME_DIR": folder, "TESSERA_STORE": f"{folder}/store.db"}
         control = [sys.executable, "-m", "tessera.cli.main"]
-        subprocess.run([*control, "up", "--device", "0"], env=alone, check=True, timeout=60)
         library = Path(os.environ["TESSERA_NATIVE_DIR"]) / "libtessera.so"
         try:
+            subprocess.run([*control, "up", "--device", "0"], env=alone, check=True, timeout=60)
             yield alone | {"LD_PRELOAD": str(library)}
         finally:
             status = subprocess.run(
@@ -32,4 +32,4 @@ def environment() -> Iterator[dict[str, str]]:
                 check=False,
             )
             Path(os.environ.get("OUT", folder), "status.json").write_text(status.stdout)
-            subprocess.run([*control, "down"], env=alone, check=True, timeout=60)
+            subprocess.run([*control, "down", "--force"], env=alone, check=True, timeout=60)
