@@ -173,7 +173,7 @@ def shares(runs: Runs) -> Shares:
 
 def same(runs: list[Run], expected: str) -> str:
     good = sum(run.digest == expected for run in runs)
-    return f"{good} of {len(runs)}"
+    return f"{good} of {len(runs)}" if runs else "-"
 
 
 def percent(part: float, whole: float) -> str:
