@@ -318,6 +318,7 @@ std::vector<Deed> deeds() {
        [](FakeHome& h) {
          transport::FunctionRequest request;
          request.function = UINT32_MAX;
+         request.image = {std::hash<std::string>()(kKernels), std::strlen(kKernels)};
          request.name = "add";
          h.link().send_function(request);
        }},
