@@ -107,11 +107,7 @@ class KernelErrand final : public Errand {
 class Move {
  public:
   Move(CUstream stream, WorkerLink& worker, const Claims& claims, Errand& errand)
-      : errand_(errand),
-        worker_(worker),
-        claims_(claims),
-        coherence_(world()),
-        stream_(world().streams.get(stream)) {}
+      : errand_(errand), worker_(worker), claims_(claims), coherence_(world()), stream_(world().streams.get(stream)) {}
 
   Redirection run() {
     // Behind an operation that may wait for others it could itself be what they wait for, unseen by the program.

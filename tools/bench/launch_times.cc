@@ -169,7 +169,7 @@ int main(int argc, char** argv) {
       "{\"at_home_ns\": {\"min\": %.1f, \"median\": %.1f}, \"elsewhere_ns\": {\"min\": %.1f, \"median\": %.1f}, "
       "\"round_trip_us\": {\"min\": %.2f, \"median\": %.2f}, \"round_us\": {\"min\": %.2f, \"median\": %.2f}, "
       "\"right\": %s}\n",
-      home.minimum, home.median, away.minimum, away.median, trip.minimum, trip.median,
-      round.minimum, round.median,       bench.right() ? "true" : "false");
+      home.minimum, home.median, away.minimum, away.median, trip.minimum, trip.median, round.minimum, round.median,
+      bench.right() ? "true" : "false");
   return bench.right() ? 0 : 1;
 }

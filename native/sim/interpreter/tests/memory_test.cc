@@ -53,21 +53,20 @@ TEST_CASE(vectors_of_every_length_and_element) {
 
 TEST_CASE(shared_local_and_generic_addresses) {
   const std::string before = ".global .u32 g[4] = {7, 8, 9, 10};\n.const .u32 c[2] = {100, 200};\n";
-  const Words out =
-      run_body(
-          ".shared .align 8 .b8 s[256]; .local .align 8 .b8 l[64];\n"
-          "mov.u64 %rd1, s; cvta.shared.u64 %rd2, %rd1; mul.wide.u32 %rd3, %tid0, 4; add.u64 %rd2, %rd2, %rd3;\n"
-          "add.u32 %r1, %tid0, 1000; st.u32 [%rd2], %r1; bar.sync 0;\n"
-          "xor.b32 %r2, %tid0, 1; shl.b32 %r2, %r2, 2; mov.u32 %r3, s; add.u32 %r3, %r3, %r2; ld.shared.u32 %r4, "
-          "[%r3];\n"  // the neighbour's
-          "mov.u64 %rd4, l; cvta.local.u64 %rd5, %rd4; st.u32 [%rd5+8], %r4; ld.local.u32 %r5, [l+8];\n"
-          "cvta.global.u64 %rd6, g; ld.u32 %r6, [%rd6+8]; ld.const.u32 %r7, [c+4]; add.u32 %r5, %r5, %r6; add.u32 %r5, "
-          "%r5, %r7;\n"
-          "isspacep.shared %p1, %rd2; isspacep.local %p2, %rd5; isspacep.global %p3, %rd6; isspacep.global %p4, %rd2;\n"
-          "selp.u32 %r8, 10000, 0, %p1; @%p2 add.u32 %r8, %r8, 20000; @%p3 add.u32 %r8, %r8, 40000; @%p4 add.u32 %r8, "
-          "%r8, 80000;\n"
-          "add.u32 %r5, %r5, %r8; st.global.u32 [%mine], %r5;",
-          4, {0, 0, 0, 0}, before);
+  const Words out = run_body(
+      ".shared .align 8 .b8 s[256]; .local .align 8 .b8 l[64];\n"
+      "mov.u64 %rd1, s; cvta.shared.u64 %rd2, %rd1; mul.wide.u32 %rd3, %tid0, 4; add.u64 %rd2, %rd2, %rd3;\n"
+      "add.u32 %r1, %tid0, 1000; st.u32 [%rd2], %r1; bar.sync 0;\n"
+      "xor.b32 %r2, %tid0, 1; shl.b32 %r2, %r2, 2; mov.u32 %r3, s; add.u32 %r3, %r3, %r2; ld.shared.u32 %r4, "
+      "[%r3];\n"  // the neighbour's
+      "mov.u64 %rd4, l; cvta.local.u64 %rd5, %rd4; st.u32 [%rd5+8], %r4; ld.local.u32 %r5, [l+8];\n"
+      "cvta.global.u64 %rd6, g; ld.u32 %r6, [%rd6+8]; ld.const.u32 %r7, [c+4]; add.u32 %r5, %r5, %r6; add.u32 %r5, "
+      "%r5, %r7;\n"
+      "isspacep.shared %p1, %rd2; isspacep.local %p2, %rd5; isspacep.global %p3, %rd6; isspacep.global %p4, %rd2;\n"
+      "selp.u32 %r8, 10000, 0, %p1; @%p2 add.u32 %r8, %r8, 20000; @%p3 add.u32 %r8, %r8, 40000; @%p4 add.u32 %r8, "
+      "%r8, 80000;\n"
+      "add.u32 %r5, %r5, %r8; st.global.u32 [%mine], %r5;",
+      4, {0, 0, 0, 0}, before);
   CHECK(out == (Words{71210, 71209, 71212, 71211}));
 }
 
