@@ -6,7 +6,10 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
+import pytest
 from cuda.bindings import nvrtc
+from tessera.sass import DisassemblyError
+from tessera.sass.disassembly import nvdisasm
 
 ROOT = Path(__file__).resolve().parents[1]
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120")
@@ -14,6 +17,14 @@ SOURCES = {
     name: ROOT / "analysis" / "corpus" / f"{name}.cu"
     for name in ("elementwise", "pointers", "indirect", "loops", "effects")
 } | {"adversarial": ROOT / "sass" / "corpus" / "adversarial.cu"}
+
+
+def need_nvdisasm() -> None:
+    """Skips the module that calls it where there is no nvdisasm."""
+    try:
+        nvdisasm()
+    except DisassemblyError as problem:
+        pytest.skip(str(problem), allow_module_level=True)
 
 
 def source(name: str, architecture: str) -> str:

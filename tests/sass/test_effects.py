@@ -3,29 +3,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("cuda.bindings")
 
+from sass import images
 from tessera import protocol
 from tessera.analysis import Property
-from tessera.sass import DisassemblyError, Grade, analyze_cubin
-from tessera.sass.disassembly import nvdisasm
+from tessera.sass import Grade, analyze_cubin
 
-_SPEC = importlib.util.spec_from_file_location("sass_images", Path(__file__).with_name("images.py"))
-assert _SPEC is not None and _SPEC.loader is not None
-images = importlib.util.module_from_spec(_SPEC)
-sys.modules["sass_images"] = images
-_SPEC.loader.exec_module(images)
-
-try:
-    nvdisasm()
-except DisassemblyError as problem:
-    pytest.skip(str(problem), allow_module_level=True)
+images.need_nvdisasm()
 
 SOURCE = r"""
 extern "C" int printf(const char*, ...);

@@ -30,7 +30,7 @@ from tessera.protocol import packets
 from tessera.sass.disassembly import nvdisasm_version
 from tessera.service.cubin_cache import cache_folders, environment_of, find_cubin
 from tessera.service.extraction import Extraction, NotDescribedError, extract, kind_of
-from tessera.service.machine_code import analyze_machine_code
+from tessera.service.machine_code import analyze_machine_code, without_summary
 
 DEFAULT_ANALYSIS = "tessera.analysis"
 Analyze = Callable[[str], Mapping[str, Any]]
@@ -104,21 +104,7 @@ def _broken(name: str, line: int, errors: Sequence[Any]) -> dict[str, Any]:
     """A kernel with a part that was not understood, whatever the analysis made of the rest."""
     mine = [error for error in errors if error.line >= line] or list(errors)
     where = f" at {mine[0]}" if mine else ""
-    return _unready(name, f"analysis error: its PTX cannot be read{where}")
-
-
-def _unready(name: str, reason: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "status": "failed",
-        "reason": reason,
-        "summary": {},
-        "blob": "",
-        "properties": 0,
-        "minimum": 0,
-        "only": 0,
-        "grade": "",
-    }
+    return without_summary(name, f"analysis error: its PTX cannot be read{where}")
 
 
 def _kernel(name: str, summary: Any) -> dict[str, Any]:
@@ -127,11 +113,11 @@ def _kernel(name: str, summary: Any) -> dict[str, Any]:
         header = protocol.read_summary_header(blob)
         described = summary.to_dict()
     except Exception as error:  # likewise
-        return _unready(name, f"analysis error: {type(error).__name__}: {error}")
+        return without_summary(name, f"analysis error: {type(error).__name__}: {error}")
     if len(blob) + protocol.sizeof("ts_kernel_info") > protocol.MAX_MESSAGE // 2:
-        return _unready(name, f"its access summary is too large ({len(blob)} bytes)")
+        return without_summary(name, f"its access summary is too large ({len(blob)} bytes)")
     unknown = header.properties & protocol.KERNEL_UNKNOWN
-    return _unready(name, "") | {
+    return without_summary(name, "") | {
         "status": "ready",
         "summary": described,
         "blob": base64.b64encode(blob).decode("ascii"),
@@ -149,9 +135,9 @@ def _agree(versions: list[dict[str, Any]], texts: int) -> dict[str, Any]:
     if failed:
         return failed[0]
     if len(versions) < texts:
-        return _unready(first["name"], "not every PTX text of the image has this kernel")
+        return without_summary(first["name"], "not every PTX text of the image has this kernel")
     if any(_essence(version) != _essence(first) for version in versions):
-        return _unready(
+        return without_summary(
             first["name"], "the PTX texts of the image differ in what this kernel accesses"
         )
     return first

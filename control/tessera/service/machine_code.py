@@ -34,7 +34,7 @@ def analyze_machine_code(
             found = analyze_cubin(cubin, [name] if name else None)
         except (ValueError, DisassemblyError) as error:
             if name and isinstance(error, DisassemblyError):
-                return [_failed(name, f"its machine code: {error}")]
+                return [without_summary(name, f"its machine code: {error}")]
             raise NotDescribedError(f"its machine code: {error}") from None
         for kernel, summary in found.items():
             by_name.setdefault(kernel, []).append(summary)
@@ -65,7 +65,8 @@ def _record(name: str, found: SassSummary, image_is_cubin: bool) -> dict[str, An
     }
 
 
-def _failed(name: str, reason: str) -> dict[str, Any]:
+def without_summary(name: str, reason: str) -> dict[str, Any]:
+    """What is to be stored about a kernel of which no summary is to be had."""
     return {
         "name": name,
         "status": "failed",
