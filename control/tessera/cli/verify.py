@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
@@ -16,7 +15,8 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from tessera.cli import render, run
+from tessera.cli import render
+from tessera.cli.child import programs_of, run_child, stop, write_json
 from tessera.cli.common import CliError, ask, clear_errors
 from tessera.cli.lifecycle import DevicesOption, chosen_devices, start
 from tessera.cli.render import Column
@@ -64,14 +64,14 @@ def verify(
             os.environ["TESSERA_VERIFY"] = "1"
             os.environ.setdefault("TESSERA_ANALYSIS_WAIT_MS", ANALYSIS_WAIT)
             with _progress(run_id):
-                code = run._run_child(command, run_id)
-            run._programs_of(run_id)  # what they still had to say has come in when they have ended
-            found = [_named(trial) for trial in ask("trials", run=run_id)["trials"]]
+                code = run_child(command, run_id)
+            programs_of(run_id)  # what they still had to say has come in when they have ended
+            found = ask("trials", run=run_id)["trials"]
         finally:
             if fresh:
-                run._stop()
+                stop()
         if report is not None:
-            _write(report, command, code, found)
+            write_json(report, {"command": command, "exit_status": code, "trials": found})
         _show(found)
     wrong = any(trial["verdict"] == "wrong" for trial in found)
     raise typer.Exit(SHOWN_WRONG if wrong else code)
@@ -85,12 +85,6 @@ def _need_worker(status: dict[str, Any]) -> None:
         )
 
 
-def _named(trial: dict[str, Any]) -> dict[str, Any]:
-    """Claims that are no summary's are not wrong when they fail: nobody has vouched for them."""
-    failed = trial["verdict"] == "wrong" and trial["basis"] == "words"
-    return trial | {"verdict": "failed" if failed else trial["verdict"]}
-
-
 @contextmanager
 def _progress(run_id: str) -> Iterator[None]:
     """Tells on a terminal how many launch classes have been tried."""
@@ -102,7 +96,7 @@ def _progress(run_id: str) -> Iterator[None]:
         before = ""
         while not done.wait(PROGRESS_EVERY):
             try:
-                text = _summary([_named(t) for t in ask("trials", run=run_id)["trials"]])
+                text = _summary(ask("trials", run=run_id)["trials"])
             except (ClientError, NotRunningError):
                 return  # the program goes on without the controller, and the end will say so
             if text != before:
@@ -169,11 +163,3 @@ def _row(trial: dict[str, Any]) -> list[Any]:
         Text(trial["verdict"], style=STYLES.get(trial["verdict"], "")),
         render.one_line(why),
     ]
-
-
-def _write(file: Path, command: list[str], code: int, found: list[dict[str, Any]]) -> None:
-    content = {"command": command, "exit_status": code, "trials": found}
-    try:
-        file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise CliError(f"{file}: the report cannot be written: {error.strerror}") from None

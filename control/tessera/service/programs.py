@@ -16,6 +16,7 @@ from tessera import protocol
 from tessera.cluster.processes import ProcessIdentity, variable_of
 from tessera.cluster.worker_log import Part
 from tessera.protocol.tables import SharedTable
+from tessera.service.counts import OF_KERNELS
 from tessera.service.slots import Slots
 
 log = logging.getLogger(__name__)
@@ -162,6 +163,6 @@ def _kernel_counters(kernel: Any) -> dict[str, Any]:
         "id": int(kernel["kernel_id"]),
         **{
             name: {str(i): int(value) for i, value in enumerate(kernel[name]) if value}
-            for name in ("launches", "stayed", "bytes_in", "time_ns", "timed")
+            for name in OF_KERNELS
         },
     }

@@ -17,6 +17,7 @@ from tessera.cluster import worker_log
 from tessera.cluster.fleet import State, WorkerKeeper
 from tessera.placement import Finding, Placement
 from tessera.service import differences
+from tessera.service.counts import by_kernel
 from tessera.service.placer import Placer, kernel_of
 from tessera.service.programs import Loss, Program
 from tessera.store import KernelRecord, Status
@@ -191,25 +192,13 @@ def kept_home(controller: Controller) -> dict[int, Kept]:
 
 def _kernels(controller: Controller, programs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The kernels that live programs have launched, with the sums of their counters."""
-    sums: dict[int, dict[str, dict[str, int]]] = {}
-    for one in programs:
-        for counters in one["counters"]["kernels"]:
-            total = sums.setdefault(counters["id"], {})
-            for name in ("launches", "stayed", "bytes_in", "time_ns", "timed"):
-                add_counts(total.setdefault(name, {}), counters[name])
     known = {record.id: record for record in controller.knowledge.known_kernels()}
     kept = kept_by(one["counters"] for one in programs)
     return [
         kernel(controller.placer, known[i], kept) | counts
-        for i, counts in sorted(sums.items())
+        for i, counts in by_kernel(one["counters"] for one in programs).items()
         if i in known
     ]
-
-
-def add_counts(total: dict[str, int], more: dict[str, int]) -> None:
-    """Adds counters by device or by reason."""
-    for key, value in more.items():
-        total[key] = total.get(key, 0) + value
 
 
 def _problems(controller: Controller) -> list[str]:

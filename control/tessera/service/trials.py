@@ -81,6 +81,7 @@ def described(records: Iterable[TrialRecord], kernels: dict[tuple[str, str], Ker
         found.append(
             dataclasses.asdict(record)
             | {
+                "verdict": word_of(record),
                 "grade": grade_word(kernel) if kernel else "unknown",
                 "properties": protocol.property_words(kernel.properties) if kernel else [],
             }
@@ -97,13 +98,18 @@ def grade_word(kernel: KernelRecord) -> str:
     return {"ptx": "exact"}.get(kernel.grade, kernel.grade.removeprefix("sass "))
 
 
+def word_of(record: TrialRecord) -> str:
+    """The verdict as users get to read it. Claims that are no summary's are not wrong when they
+    fail: nobody has vouched for them."""
+    return "failed" if record.verdict == "wrong" and record.basis == "words" else record.verdict
+
+
 def verdict_of(records: Iterable[TrialRecord]) -> str:
     """One phrase for all trials of a kernel; empty when there were none."""
     counts: dict[str, int] = {}
     for record in records:
         if record.launch_class:
-            failed = record.verdict == "wrong" and record.basis == "words"
-            word = "failed" if failed else record.verdict
+            word = word_of(record)
             counts[word] = counts.get(word, 0) + 1
     order = ("wrong", "failed", "not deterministic", "undecided", "passed")
     return ", ".join(f"{word} {counts[word]}" for word in order if word in counts)
