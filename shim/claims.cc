@@ -17,7 +17,6 @@ constexpr uint64_t kMaxRows = 64;              // intervals of one launch beyond
 constexpr size_t kDirectoryTakesRows = 512;    // intervals: each one makes every walk of the directory longer
 constexpr uint64_t kNullPage = 65536;          // a pointer below is null, or null with an offset
 constexpr uint64_t kVirtualOrigin = 1u << 20;  // so far before its array a pointer may lie
-constexpr uint64_t kNoMemory = 1u << 28;       // no memory of a GPU lies below
 
 bool pack_extra(void** extra, size_t expected, std::vector<uint8_t>& block) {
   const void* buffer = nullptr;
@@ -41,12 +40,6 @@ bool pack_extra(void** extra, size_t expected, std::vector<uint8_t>& block) {
 bool goes_nowhere(const ts_range& range) {
   return range.pointer < kNullPage && (range.flags & TS_ACCESS_UNBOUNDED) == 0 && range.begin < kNullPage &&
          range.end <= kNoMemory;
-}
-
-/// Whether the driver knows memory there. Where it does not, the summary may have taken a number for the pointer.
-bool is_memory(uint64_t pointer) {
-  unsigned type = 0;
-  return driver().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer) == CUDA_SUCCESS;
 }
 
 /// The live memory that an access without bounds may reach.
@@ -91,6 +84,11 @@ ts_launch_shape shape_of(const LaunchRequest& request, std::span<const uint8_t> 
 }
 
 }  // namespace
+
+bool is_memory(uint64_t pointer) {
+  unsigned type = 0;
+  return driver().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer) == CUDA_SUCCESS;
+}
 
 bool pack_parameters(const LaunchRequest& request, const FunctionEntry& entry, std::vector<uint8_t>& block) {
   if (request.extra != nullptr) {
@@ -212,6 +210,7 @@ bool ClaimsMemo::evaluate(const ts_launch_shape& shape, bool takes_rows, Claims&
     }
     if (live_.empty() && !is_empty) {
       asked_driver = true;
+      // Where the driver knows none, the summary may have taken a number for the pointer.
       const bool elsewhere = is_memory(range.pointer);
       if (!elsewhere && (range.flags & TS_ACCESS_MAYBE) != 0) continue;
       claims.all_in_slot = false;

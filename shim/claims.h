@@ -50,6 +50,11 @@ struct Claims {
   void finish();
 };
 
+constexpr uint64_t kNoMemory = 1u << 28;  // no memory of a GPU lies below
+
+/// Whether the driver knows memory there.
+bool is_memory(uint64_t pointer);
+
 /// The claims of one kernel's launches. Launches repeat: what one claimed is kept by its shape and its parameters for
 /// as long as the memory stays what it is. With the world's lock held.
 class ClaimsMemo {

@@ -367,7 +367,7 @@ std::optional<Range> DeviceMemory::find_next(uint64_t address) const {
 
 void DeviceMemory::intersect(Range range, std::vector<Range>& out) const {
   for (const auto& [device, part] : parts_) {
-    if (range.begin < part.end && part.begin < range.end) part.arena.intersect(range, out);
+    if (range.overlaps({part.begin, part.end})) part.arena.intersect(range, out);
   }
 }
 
@@ -403,10 +403,7 @@ void DeviceMemory::expose(uint64_t address) {
   ++exposures_;
 }
 
-bool DeviceMemory::is_exposed(Range range) const {
-  return std::any_of(exposed_.begin(), exposed_.end(),
-                     [&](const Range& chunk) { return range.begin < chunk.end && chunk.begin < range.end; });
-}
+bool DeviceMemory::is_exposed(Range range) const { return memory::overlap(exposed_, {&range, 1}); }
 
 uint64_t DeviceMemory::generation() const {
   uint64_t sum = exposures_;

@@ -47,12 +47,8 @@ bool HostWaits::watched_beside(const StreamState& stream, std::span<const Range>
   if (lost_count_) return true;
   if (waits_.empty()) return false;
   forget_ended();
-  const auto overlaps = [&](const Range& watched) {
-    return std::any_of(ranges.begin(), ranges.end(),
-                       [&](const Range& range) { return range.begin < watched.end && watched.begin < range.end; });
-  };
   return std::any_of(waits_.begin(), waits_.end(), [&](const Wait& wait) {
-    return wait.stream != stream.id && std::any_of(wait.watched.begin(), wait.watched.end(), overlaps);
+    return wait.stream != stream.id && memory::overlap(wait.watched, ranges);
   });
 }
 

@@ -59,10 +59,10 @@ class KernelState {
   uint32_t device(uint32_t* reason);
 
   void count_launch(uint32_t device, uint32_t stay_reason);
-  /// The counters, for a launch at home that is to be timed; null for all but a kernel's first few.
+  /// Only a kernel's first few launches at home are timed.
+  bool may_be_timed() const { return timings_left_.load(std::memory_order_relaxed) > 0 && counters_ != nullptr; }
+  /// The counters, for a launch that is one of them, or null. Precondition: it may be timed.
   ts_kernel_counters* to_be_timed() {
-    if (timings_left_.load(std::memory_order_relaxed) <= 0 || counters_ == nullptr) [[likely]]
-      return nullptr;
     return timings_left_.fetch_sub(1, std::memory_order_relaxed) > 0 ? counters_ : nullptr;
   }
   void count_bytes_in(uint32_t device, uint64_t bytes);

@@ -49,9 +49,7 @@ CUresult launch_slowly(const LaunchRequest& request, KernelState& state, uint32_
   if (const CUresult ready = prepare_home(request.stream, footprint); ready != CUDA_SUCCESS) return after_call(ready);
   activity().bump(request.stream);
   // Once anything is remote every launch comes by here: those at home are to be timed all the same.
-  ts_kernel_counters* const timed = world().captures == 0 ? state.to_be_timed() : nullptr;
-  const auto call = [&] { return real(context); };
-  const CUresult result = timed != nullptr ? home_timer().time(request.stream, *timed, call) : call();
+  const CUresult result = launch_at_home(request.stream, state, [&] { return real(context); });
   if (result == CUDA_SUCCESS) Coherence(world()).after_home(footprint);
   if (result == CUDA_SUCCESS && state.watches_others()) {
     // What other streams write there from now on may be what it waits for: that has to happen at home while it runs.

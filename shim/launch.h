@@ -14,6 +14,16 @@ CUresult launch(const LaunchRequest& request, Real&& real);
 
 namespace detail {
 
+/// The driver's launch, timed if it is one of the kernel's first.
+template <class Real>
+CUresult launch_at_home(CUstream stream, KernelState& state, Real&& real) {
+  // While anything is captured, anywhere, asking for an event's time would spoil the capture.
+  if (state.may_be_timed() && world().captures.load(std::memory_order_acquire) == 0) [[unlikely]] {
+    if (ts_kernel_counters* counters = state.to_be_timed()) return home_timer().time(stream, *counters, real);
+  }
+  return real();
+}
+
 using RealLaunch = CUresult (*)(void* context);
 CUresult launch_slowly(const LaunchRequest& request, KernelState& state, uint32_t device, uint32_t reason,
                        RealLaunch real, void* context);
@@ -31,12 +41,7 @@ CUresult launch(const LaunchRequest& request, Real&& real) {
     if (world().calm()) [[likely]] {
       activity().bump(request.stream);
       state.count_launch(0, reason);
-      // While anything is captured, anywhere, asking for an event's time would spoil the capture.
-      if (ts_kernel_counters* counters = state.to_be_timed();
-          counters != nullptr && world().captures.load(std::memory_order_acquire) == 0) {
-        return after_call(home_timer().time(request.stream, *counters, real));
-      }
-      return after_call(real());
+      return after_call(detail::launch_at_home(request.stream, state, real));
     }
   }
   using Call = std::remove_reference_t<Real>;

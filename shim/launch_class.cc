@@ -4,14 +4,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "driver.h"
 #include "world.h"
 
 namespace tessera::shim {
 namespace {
 
-constexpr uint64_t kNoMemory = 1u << 28;           // no memory of a GPU lies below
-constexpr uint64_t kBehindAddresses = 1ull << 56;  // and none above
+constexpr uint64_t kBehindAddresses = 1ull << 56;  // no memory lies above
 constexpr uint64_t kVector = 16;                   // the largest piece that one instruction moves
 
 uint64_t mix(uint64_t hash, uint64_t value) {
@@ -36,9 +34,7 @@ std::vector<Range> pointed_to(uint64_t word) {
 }
 
 bool is_other_memory(uint64_t word) {
-  if (word < kNoMemory || word >= kBehindAddresses || world().memory.in_slot(word)) return false;
-  unsigned type = 0;
-  return driver().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, word) == CUDA_SUCCESS;
+  return word >= kNoMemory && word < kBehindAddresses && !world().memory.in_slot(word) && is_memory(word);
 }
 
 uint64_t shape_hash(const LaunchRequest& request) {

@@ -68,7 +68,7 @@ void Runtime::begin_session() {
 void Runtime::after_init() {
   if (mode() == Mode::kUnstarted) begin_session();
   // What this thread does next is to be tracked, if that can be had in bounded time.
-  const int64_t polls = settings().integer(settings().timeout_ms, kDefaultTimeoutMs);
+  const int64_t polls = message_timeout().count();
   for (int64_t i = 0; i < polls && mode() == Mode::kStarting; ++i) {
     const timespec pause{0, kMillisecond};
     ::nanosleep(&pause, nullptr);
@@ -123,6 +123,10 @@ void Runtime::say_deep_binding() {
     log_line(LogLevel::kWarn, "%s was loaded with RTLD_DEEPBIND and may use the driver unseen: every kernel stays home",
              file);
   }
+}
+
+std::chrono::milliseconds message_timeout() {
+  return std::chrono::milliseconds(runtime().settings().integer(runtime().settings().timeout_ms, kDefaultTimeoutMs));
 }
 
 void Runtime::forked() {

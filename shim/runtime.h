@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 #include "tessera/protocol/settings.h"
@@ -72,5 +73,8 @@ namespace detail {
 extern Runtime runtime_instance;
 }
 inline Runtime& runtime() { return detail::runtime_instance; }
+
+/// How long any one message to the controller or a worker may take (TESSERA_TIMEOUT_MS).
+std::chrono::milliseconds message_timeout();
 
 }  // namespace tessera::shim

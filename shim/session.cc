@@ -100,10 +100,6 @@ class Session {
 
 Session* session = nullptr;  // set once, by the thread that starts the runtime
 
-Milliseconds answer_timeout() {
-  return Milliseconds(runtime().settings().integer(runtime().settings().timeout_ms, 5000));
-}
-
 ts_device describe_device(int ordinal) {
   ts_device device{};
   CUdevice handle = 0;
@@ -138,7 +134,7 @@ void Session::start() {
   counters().pid = getpid();
   counters().capacity = sizeof counters().kernels / sizeof counters().kernels[0];
   say_hello();
-  std::optional<Packet> packet = controller_.receive(answer_timeout());
+  std::optional<Packet> packet = controller_.receive(message_timeout());
   if (!packet) throw TransportError(transport::Status::kTimeout, "the controller does not answer");
   if (packet->type() == TS_REFUSED) {
     auto refused = packet->expect<ts_refused>();
@@ -165,7 +161,7 @@ void Session::say_hello() {
   read_command_line(hello.program);
   std::strncpy(hello.build, TESSERA_VERSION, sizeof hello.build - 1);
   const int fds[] = {counters_.fd().get()};
-  controller_.send(hello, fds, answer_timeout());
+  controller_.send(hello, fds, message_timeout());
 }
 
 void Session::welcome(const Packet& packet) {
@@ -225,13 +221,10 @@ void Session::report_trial(ts_tried message, const std::string& name, const std:
   if (controller_gone_) return;
   message.name_size = static_cast<uint32_t>(name.size());
   message.reason_size = static_cast<uint32_t>(reason.size());
-  message.header = transport::make_header(TS_TRIED, sizeof message + name.size() + reason.size(), next_request_++);
-  std::vector<uint8_t> packet(message.header.size);
-  std::memcpy(packet.data(), &message, sizeof message);
-  std::memcpy(packet.data() + sizeof message, name.data(), name.size());
-  std::memcpy(packet.data() + sizeof message + name.size(), reason.data(), reason.size());
+  message.header.request = next_request_++;
+  const std::vector<uint8_t> packet = transport::with_texts(message, {name, reason});
   try {
-    controller_.send(packet.data(), packet.size(), {}, answer_timeout());
+    controller_.send(packet.data(), packet.size(), {}, message_timeout());
   } catch (const std::exception& error) {
     log_line(LogLevel::kWarn, "a trial cannot be reported: %s", error.what());
     controller_gone_ = true;
@@ -265,14 +258,10 @@ KernelAnswer Session::query(const ts_image_hash& image, uint64_t image_size, con
   query.flags = (image_fd >= 0 ? uint32_t{TS_KERNEL_HAS_IMAGE} : 0u) | TS_KERNEL_WANTS_PASSED;
   query.name_size = static_cast<uint32_t>(name.size());
   query.path_size = static_cast<uint32_t>(path.size());
-  query.header.size = static_cast<uint32_t>(sizeof query + name.size() + path.size());
-  std::vector<uint8_t> message(query.header.size);
-  std::memcpy(message.data(), &query, sizeof query);
-  std::memcpy(message.data() + sizeof query, name.data(), name.size());
-  std::memcpy(message.data() + sizeof query + name.size(), path.data(), path.size());
+  const std::vector<uint8_t> message = transport::with_texts(query, {name, path});
   const int fds[] = {image_fd};
   controller_.send(message.data(), message.size(), image_fd >= 0 ? std::span<const int>(fds) : std::span<const int>(),
-                   answer_timeout());
+                   message_timeout());
   // The controller keeps the time of the analysis itself; this is for one that hangs.
   const Milliseconds wait{runtime().settings().integer(runtime().settings().analysis_wait_ms, 2000) + 1000};
   const std::optional<Packet> packet = answer_to(query.header.request, wait);
@@ -421,7 +410,7 @@ void Session::tell_recorded() {
   for (const std::vector<uint8_t>& message : recording().step()) {
     if (controller_gone_) return;
     try {
-      controller_.send(message.data(), message.size(), {}, answer_timeout());
+      controller_.send(message.data(), message.size(), {}, message_timeout());
     } catch (const std::exception& error) {
       log_line(LogLevel::kWarn, "a recording of launches is lost: %s", error.what());
       controller_gone_ = true;

@@ -46,8 +46,6 @@ std::unique_ptr<TrialLink>& link_of(uint32_t worker) {
   return (*links)[worker];
 }
 
-milliseconds patience() { return milliseconds(runtime().settings().integer(runtime().settings().timeout_ms, 5000)); }
-
 const char* words(Difference::Kind kind) {
   switch (kind) {
     case Difference::Kind::kOutside:
@@ -149,7 +147,7 @@ bool Trial::idle(std::string* why) {
   if (Coherence(world()).wait_for_other_streams(stream) != CUDA_SUCCESS) return false;
   if (driver().cuEventCreate(&end, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return false;
   CUresult state = driver().cuEventRecord(end, stream.handle);
-  const auto deadline = Clock::now() + patience() * 4;
+  const auto deadline = Clock::now() + message_timeout() * 4;
   while (state == CUDA_SUCCESS && (state = driver().cuEventQuery(end)) == CUDA_ERROR_NOT_READY) {
     if (Clock::now() > deadline) break;
     std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -217,7 +215,7 @@ std::optional<Trial::Verdict> Trial::run_with(uint8_t poison, Launch again, void
     request.arena_size = slot_of_program().size();
     request.size = memory_->size();
     request.poison = poison;
-    request.timeout_ms = static_cast<uint32_t>(patience().count() * 4);
+    request.timeout_ms = static_cast<uint32_t>(message_timeout().count() * 4);
     done = link->run(request, memory_->fd());
   } catch (const transport::TransportError& error) {
     link.reset();  // the next trial has a new process

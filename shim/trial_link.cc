@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trial_link.h"
 
-#include <cstring>
 #include <stdexcept>
 #include <vector>
 
 #include "runtime.h"
 #include "tessera/transport/shared_memory.h"
+#include "tessera/transport/transport.h"
 
 namespace tessera::shim {
 namespace {
@@ -20,13 +20,11 @@ constexpr milliseconds kStart{60000};   // of a process that opens a device
 constexpr milliseconds kLoad{120000};   // of a module, which may have to be compiled
 constexpr milliseconds kCopies{60000};  // beside the kernel's own time
 
-milliseconds patience() { return milliseconds(runtime().settings().integer(runtime().settings().timeout_ms, 5000)); }
-
 }  // namespace
 
 TrialLink::TrialLink(const ts_worker_info& worker)
-    : socket_(transport::Socket::connect(worker.socket, patience())), device_(worker.device.name) {
-  socket_.send(transport::make_header(TS_TRIAL, sizeof(ts_message)), {}, patience());
+    : socket_(transport::Socket::connect(worker.socket, message_timeout())), device_(worker.device.name) {
+  socket_.send(transport::make_header(TS_TRIAL, sizeof(ts_message)), {}, message_timeout());
   auto ready = answer(TS_TRIAL_READY, kStart).expect<ts_trial_ready>();
   ready.text[sizeof ready.text - 1] = '\0';
   if (ready.status != 0) throw std::runtime_error(ready.text);
@@ -48,23 +46,15 @@ void TrialLink::send_image(const Image& image) {
   whole.hash = image.hash();
   whole.size = image.bytes().size();
   const int fds[] = {fd.get()};
-  socket_.send(whole, fds, patience());
+  socket_.send(whole, fds, message_timeout());
 }
 
 void TrialLink::load(const Image& image, const std::string& name, uint32_t parameter_size, int max_dynamic_shared,
                      int shared_carveout) {
   send_image(image);
-  auto function = transport::make_message<ts_function>(TS_FUNCTION);
-  function.image = image.hash();
-  function.name_size = static_cast<uint32_t>(name.size());
-  function.parameter_size = parameter_size;
-  function.max_dynamic_shared = max_dynamic_shared;
-  function.shared_carveout = shared_carveout;
-  function.header.size = static_cast<uint32_t>(sizeof function + name.size());
-  std::vector<uint8_t> message(function.header.size);
-  std::memcpy(message.data(), &function, sizeof function);
-  std::memcpy(message.data() + sizeof function, name.data(), name.size());
-  socket_.send(message.data(), message.size(), {}, patience());
+  const std::vector<uint8_t> message =
+      transport::function_message({0, image.hash(), parameter_size, max_dynamic_shared, shared_carveout, name}, 0);
+  socket_.send(message.data(), message.size(), {}, message_timeout());
   auto ready = answer(TS_FUNCTION_READY, kLoad).expect<ts_function_ready>();
   ready.text[sizeof ready.text - 1] = '\0';
   if (ready.status != 0) throw std::runtime_error(ready.text);
@@ -72,7 +62,7 @@ void TrialLink::load(const Image& image, const std::string& name, uint32_t param
 
 ts_trial_done TrialLink::run(const ts_trial_run& request, int memory) {
   const int fds[] = {memory};
-  socket_.send(request, fds, patience());
+  socket_.send(request, fds, message_timeout());
   auto done = answer(TS_TRIAL_DONE, kCopies + milliseconds(request.timeout_ms)).expect<ts_trial_done>();
   done.text[sizeof done.text - 1] = '\0';
   return done;

@@ -7,6 +7,7 @@
 
 #include "driver.h"
 #include "tessera/transport/ring.h"
+#include "worker_link.h"
 #include "world.h"
 
 namespace tessera::shim {
@@ -59,24 +60,11 @@ bool TrialMemory::write_launch(const LaunchRequest& request, std::span<const uin
       request.attributes.size() > transport::kMaxLaunchAttributes) {
     return false;
   }
-  ts_ring_launch message{};
-  message.header.size = static_cast<uint32_t>(size);
-  message.header.type = TS_RING_LAUNCH;
-  message.header.n_ranges = static_cast<uint32_t>(ranges.size());
-  std::copy_n(request.grid, 3, message.grid);
-  std::copy_n(request.block, 3, message.block);
-  message.dynamic_shared = request.dynamic_shared;
-  message.parameter_size = static_cast<uint32_t>(parameters.size());
-  message.n_attributes = static_cast<uint32_t>(request.attributes.size());
-  auto* at = memory_.as<uint8_t>();
-  const auto append = [&](const void* data, size_t length) {
-    if (length != 0) std::memcpy(at, data, length);
-    at += length;
-  };
-  append(&message, sizeof message);
-  append(ranges.data(), ranges.size() * sizeof(ts_ring_range));
-  append(request.attributes.data(), request.attributes.size_bytes());
-  append(parameters.data(), parameters.size());
+  ts_ring_header header{};
+  header.size = static_cast<uint32_t>(size);
+  const WorkerLink::Kernel kernel{
+      0, 0, request.grid, request.block, request.dynamic_shared, parameters, request.attributes};
+  shim::write_launch(memory_.as<uint8_t>(), header, ranges, kernel);
   return true;
 }
 

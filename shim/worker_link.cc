@@ -22,10 +22,6 @@ namespace {
 using transport::Status;
 using transport::UniqueFd;
 
-std::chrono::milliseconds patience() {
-  return std::chrono::milliseconds(runtime().settings().integer(runtime().settings().timeout_ms, 5000));
-}
-
 /// Cyclic comparison: whether `value` has been reached.
 bool reached(uint32_t flag, uint32_t value) { return static_cast<int32_t>(flag - value) >= 0; }
 
@@ -52,7 +48,7 @@ WorkerLink::WorkerLink(const ts_worker_info& info, uint64_t arena_base, uint64_t
   request.arena_base = arena_base;
   request.arena_size = arena_size;
   request.counters = counters_fd;
-  request.timeout = patience();
+  request.timeout = message_timeout();
   transport_ = transport::attach_shared_memory(request);
   device_ = transport_->attached().device;
   name_ = device_.name;
@@ -128,7 +124,7 @@ int WorkerLink::give_lane(size_t number, StreamState& stream) {
 }
 
 int WorkerLink::wait_for_lane(StreamState& stream) {
-  const auto until = std::chrono::steady_clock::now() + patience();
+  const auto until = std::chrono::steady_clock::now() + message_timeout();
   int lane = lane_of(stream);
   while (lane < 0 && alive() && std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -151,24 +147,18 @@ bool WorkerLink::finished(uint16_t lane, uint32_t serial) const {
 uint8_t* WorkerLink::reserve(uint64_t bytes) {
   if (!alive() || bytes > transport::kMaxRingMessage) return nullptr;
   void* message = nullptr;
-  const Status status = transport_->ring().reserve(static_cast<uint32_t>(bytes), patience(), &message);
+  const Status status = transport_->ring().reserve(static_cast<uint32_t>(bytes), message_timeout(), &message);
   if (status == Status::kOk) return static_cast<uint8_t*>(message);
   log_line(LogLevel::kWarn, "worker %u (%s) takes no message: %s", index_, name_.c_str(), status_name(status));
   return nullptr;
 }
 
-bool WorkerLink::launch(int index, uint32_t start, std::span<const ts_ring_range> ranges, const Kernel& kernel) {
+void write_launch(uint8_t* at, ts_ring_header header, std::span<const ts_ring_range> ranges,
+                  const WorkerLink::Kernel& kernel) {
   static_assert(sizeof(CUlaunchAttribute) == transport::kLaunchAttributeBytes);
-  const uint64_t bytes =
-      transport::launch_message_size(ranges.size(), kernel.attributes.size(), kernel.parameters.size());
-  uint8_t* at = reserve(bytes);
-  if (at == nullptr) return false;
   ts_ring_launch message{};
-  message.header.size = reinterpret_cast<ts_ring_header*>(at)->size;
+  message.header = header;
   message.header.type = TS_RING_LAUNCH;
-  message.header.lane = static_cast<uint32_t>(index);
-  message.header.start = start;
-  message.header.sequence = transport_->sequence();
   message.header.n_ranges = static_cast<uint32_t>(ranges.size());
   message.function = kernel.function;
   message.counter_slot = kernel.counter_slot;
@@ -185,6 +175,18 @@ bool WorkerLink::launch(int index, uint32_t start, std::span<const ts_ring_range
   append(ranges.data(), ranges.size_bytes());
   append(kernel.attributes.data(), kernel.attributes.size_bytes());
   append(kernel.parameters.data(), kernel.parameters.size());
+}
+
+bool WorkerLink::launch(int index, uint32_t start, std::span<const ts_ring_range> ranges, const Kernel& kernel) {
+  uint8_t* at =
+      reserve(transport::launch_message_size(ranges.size(), kernel.attributes.size(), kernel.parameters.size()));
+  if (at == nullptr) return false;
+  ts_ring_header header{};
+  header.size = reinterpret_cast<ts_ring_header*>(at)->size;
+  header.lane = static_cast<uint32_t>(index);
+  header.start = start;
+  header.sequence = transport_->sequence();
+  write_launch(at, header, ranges, kernel);
   std::atomic_ref(lane(index).serial).fetch_add(1);  // before the worker can end it
   transport_->ring().commit();
   return true;
@@ -293,7 +295,7 @@ int64_t WorkerLink::load_library(uint32_t kind, const std::string& path, const s
 
 /// Loading may compile a module or open a large library: it gets more time than a message.
 int64_t WorkerLink::await_function(uint32_t number, std::string* reason) {
-  const auto ready = transport_->receive_function_ready(patience() * 6);
+  const auto ready = transport_->receive_function_ready(message_timeout() * 6);
   if (ready && ready->function == number && ready->status == CUDA_SUCCESS) return number;
   *reason = ready ? ready->text : "no answer in time";
   return -1;

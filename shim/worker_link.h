@@ -134,4 +134,9 @@ class WorkerLink {
   std::atomic<bool> given_up_{false};
 };
 
+/// Writes a whole launch message at `at`, where there is room for transport::launch_message_size. `header`: all but
+/// what follows from the rest.
+void write_launch(uint8_t* at, ts_ring_header header, std::span<const ts_ring_range> ranges,
+                  const WorkerLink::Kernel& kernel);
+
 }  // namespace tessera::shim

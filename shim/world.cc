@@ -50,12 +50,8 @@ void World::fail(CUresult error) {
 }
 
 bool World::is_in_flight(std::span<const Range> ranges) const {
-  const auto meets = [](const Range& a, const Range& b) { return a.begin < b.end && b.begin < a.end; };
-  return std::any_of(in_flight.begin(), in_flight.end(), [&](const std::vector<Range>& copy) {
-    return std::any_of(copy.begin(), copy.end(), [&](const Range& written) {
-      return std::any_of(ranges.begin(), ranges.end(), [&](const Range& range) { return meets(written, range); });
-    });
-  });
+  return std::any_of(in_flight.begin(), in_flight.end(),
+                     [&](const std::vector<Range>& copy) { return memory::overlap(copy, ranges); });
 }
 
 void World::forgive() {

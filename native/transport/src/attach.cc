@@ -49,34 +49,19 @@ class SharedMemoryTransport final : public Transport {
   }
 
   uint64_t send_function(const FunctionRequest& request) override {
-    std::vector<char> bytes(sizeof(ts_function) + request.name.size());
-    ts_function message{};
-    message.header = make_header(TS_FUNCTION, bytes.size());
-    message.sequence = sequence_ + 1;
-    message.function = request.function;
-    message.name_size = static_cast<uint32_t>(request.name.size());
-    message.image = request.image;
-    message.parameter_size = request.parameter_size;
-    message.max_dynamic_shared = request.max_dynamic_shared;
-    message.shared_carveout = request.shared_carveout;
-    std::memcpy(bytes.data(), &message, sizeof message);
-    std::copy(request.name.begin(), request.name.end(), bytes.begin() + sizeof message);
+    const std::vector<uint8_t> bytes = function_message(request, sequence_ + 1);
     socket_.send(bytes.data(), bytes.size(), {}, timeout_);
     return sent();
   }
 
   uint64_t send_library(const LibraryRequest& request) override {
-    std::vector<char> bytes(sizeof(ts_library) + request.path.size() + request.environment.size());
-    ts_library message{};
-    message.header = make_header(TS_LIBRARY, bytes.size());
+    auto message = make_message<ts_library>(TS_LIBRARY);
     message.sequence = sequence_ + 1;
     message.function = request.function;
     message.kind = request.kind;
     message.path_size = static_cast<uint32_t>(request.path.size());
     message.environment_size = static_cast<uint32_t>(request.environment.size());
-    std::memcpy(bytes.data(), &message, sizeof message);
-    const auto behind = std::copy(request.path.begin(), request.path.end(), bytes.begin() + sizeof message);
-    std::copy(request.environment.begin(), request.environment.end(), behind);
+    const std::vector<uint8_t> bytes = with_texts(message, {request.path, request.environment});
     socket_.send(bytes.data(), bytes.size(), {}, timeout_);
     return sent();
   }
@@ -155,6 +140,18 @@ ts_attached read_answer(const Packet& packet) {
 }
 
 }  // namespace
+
+std::vector<uint8_t> function_message(const FunctionRequest& request, uint64_t sequence) {
+  auto message = make_message<ts_function>(TS_FUNCTION);
+  message.sequence = sequence;
+  message.function = request.function;
+  message.name_size = static_cast<uint32_t>(request.name.size());
+  message.image = request.image;
+  message.parameter_size = request.parameter_size;
+  message.max_dynamic_shared = request.max_dynamic_shared;
+  message.shared_carveout = request.shared_carveout;
+  return with_texts(message, {request.name});
+}
 
 std::unique_ptr<Transport> attach_shared_memory(const AttachRequest& request) {
   Socket socket = Socket::connect(request.socket, request.timeout);

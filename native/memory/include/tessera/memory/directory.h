@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "tessera/memory/interval_map.h"
@@ -33,8 +35,16 @@ struct Replicas {
 struct Range {
   uint64_t begin = 0, end = 0;
   uint64_t size() const { return end - begin; }
+  bool overlaps(const Range& other) const { return begin < other.end && other.begin < end; }
   bool operator==(const Range&) const = default;
 };
+
+/// Whether any of the one overlaps any of the other.
+inline bool overlap(std::span<const Range> one, std::span<const Range> other) {
+  return std::any_of(one.begin(), one.end(), [&](const Range& a) {
+    return std::any_of(other.begin(), other.end(), [&](const Range& b) { return a.overlaps(b); });
+  });
+}
 
 /// Sorts, drops empty ranges, and merges those that overlap or touch.
 void normalize(std::vector<Range>& ranges);

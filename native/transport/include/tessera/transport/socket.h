@@ -6,12 +6,16 @@
 // wait is bounded by its timeout; zero does not wait.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/protocol/control.h"
@@ -120,6 +124,19 @@ T make_message(uint16_t type, uint32_t request = 0) {
   T message{};
   message.header = make_header(type, sizeof(T), request);
   return message;
+}
+
+/// The bytes of a message with texts behind it, one after the other. Its header tells the whole size.
+template <class T>
+std::vector<uint8_t> with_texts(T message, std::initializer_list<std::string_view> texts) {
+  size_t size = sizeof message;
+  for (const std::string_view text : texts) size += text.size();
+  message.header.size = static_cast<uint32_t>(size);
+  std::vector<uint8_t> bytes(size);
+  std::memcpy(bytes.data(), &message, sizeof message);
+  auto at = bytes.begin() + sizeof message;
+  for (const std::string_view text : texts) at = std::copy(text.begin(), text.end(), at);
+  return bytes;
 }
 
 }  // namespace tessera::transport

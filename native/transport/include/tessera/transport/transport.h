@@ -31,6 +31,9 @@ struct FunctionRequest {
   std::string_view name;
 };
 
+/// The message that announces it.
+std::vector<uint8_t> function_message(const FunctionRequest& request, uint64_t sequence);
+
 /// What a program tells of a host library whose calls the worker is to repeat; see ts_library.
 struct LibraryRequest {
   uint32_t function = 0;
