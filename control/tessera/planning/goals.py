@@ -134,9 +134,9 @@ a bound is that.
 
 *Unlikeness* is how much the two GPUs' matrix operations for each byte of memory traffic differ. It
 says where placement can gain by giving each GPU what it is good at, and comes from data sheets
-alone. Kernels reach the same share of the nominal rates on every GPU here: no published figures
-by kernel and GPU were found for all of these that could tell otherwise, and what differs by the
-same factor for all kernels of a GPU would move no kernel.""".split("\n")
+alone. Kernels reach the same share of the nominal rates on every GPU here: figures by kernel and
+GPU that could tell otherwise were not looked for. What differs by the same factor for all kernels
+of a GPU would move no kernel.""".split("\n")
 
 
 def unlikeness(pair: Sequence[str]) -> float:
