@@ -11,12 +11,16 @@ from tessera.analysis import Mode, Property
 from tessera.analysis.calls import external_call
 from tessera.sass.effects import effects, survey
 from tessera.sass.elf import Cubin, KernelInfo
+from tessera.sass.linear import forms_of
 from tessera.sass.opcodes import NOTHING, OPCODES
 from tessera.sass.program import Program, TooHardError, build
 from tessera.sass.returns import check_returns
 from tessera.sass.roots import Resolver, Roots, UnknownRootError
 from tessera.sass.syntax import Instruction, Operand
 from tessera.sass.values import NUMBER, Terms, Values
+
+DESCRIPTOR = 64  # bytes to which a descriptor of TMA is aligned
+MAX_ELEMENTS = 128  # of an array of pointers in the parameters, that are told apart
 
 
 class Grade(enum.StrEnum):
@@ -31,21 +35,25 @@ class Grade(enum.StrEnum):
 @dataclass(slots=True)
 class Claim:
     """What happens through one word of the parameter block. `required`: the launch is known
-    only if the word points to live memory."""
+    only if the word points to live memory. `maybe`: it is one of many that may be the pointer.
+    `blocks`: only launches with more than so many blocks along an axis (0, 1, 2) use it."""
 
     mode: Mode
     required: bool
     place: int  # a representative instruction's address
-    indirect: bool = False
+    maybe: bool = False
+    blocks: tuple[int, int] | None = None
 
 
 @dataclass(slots=True)
 class KernelFacts:
-    """What was found. `claims` by offset of the pointer word in the parameter block."""
+    """What was found. `claims` by offset of the pointer word in the parameter block. `limits`:
+    with more blocks than so many along an axis, the kernel may touch anything."""
 
     grade: Grade
     properties: Property = NOTHING
     claims: dict[int, Claim] = field(default_factory=dict)
+    limits: set[tuple[int, int]] = field(default_factory=set)
     symbols_read: set[str] = field(default_factory=set)
     symbols_written: set[str] = field(default_factory=set)
     reasons: dict[str, str] = field(default_factory=dict)
@@ -183,12 +191,31 @@ class _Scan:
         self._resolve(index, ins, mode, *self._address(index, operand.base[0]))
 
     def _tensor(self, index: int, ins: Instruction, mode: Mode) -> None:
-        """The descriptor's place in the parameter block is noted; the property keeps the kernel
-        at home, for the descriptor is made elsewhere."""
-        self._facts.mark(Property.TENSOR_MAPS, f"{self._place(index)}: {ins.text}")
-        self._facts.give_up(
-            f"{self._place(index)}: {ins.text}: a descriptor may describe any memory"
-        )
+        """A descriptor that is a parameter begins with its tensor's address, which the launch
+        checks to be in live memory; one that lies elsewhere may describe any memory."""
+        places = [o for o in ins.operands if o.kind == "memory" and o.base]
+        base = self._kernel.parameter_base
+        found = None
+        if len(places) == 2 and self._is_parameter(index, places[1].base[0]):
+            found = forms_of(self._values, index, places[1].base[0].base)
+        found = [form for form in found or [] if form[0] == (("block", 1),)]
+        offsets = {number for _, number in found}
+        if not offsets or any((base + offset) % DESCRIPTOR for offset in offsets):
+            self._facts.mark(Property.TENSOR_MAPS, f"{self._place(index)}: {ins.text}")
+            self._facts.give_up(
+                f"{self._place(index)}: {ins.text}: a descriptor may describe any memory"
+            )
+            return
+        for offset in offsets:
+            self._claim(offset, Claim(mode, True, self._program.code[index].address))
+
+    def _is_parameter(self, index: int, place: Operand) -> bool:
+        """Whether an address surely lies in the parameter block."""
+        try:
+            roots = self._resolver.resolve(*self._address(index, place))
+        except UnknownRootError:
+            return False
+        return roots == Roots(parameter_block=True)
 
     def _settle(self) -> None:
         """Roots become claims on words of the parameter block."""
@@ -212,9 +239,11 @@ class _Scan:
             facts.symbols_written |= roots.symbols
         if roots.whole_block or roots.merged:
             facts.grade = Grade.CONSERVATIVE
+        place = self._program.code[found.index].address
         if roots.whole_block:
-            for offset in range(0, self._kernel.parameter_size - 7, 8):
-                self._claim(offset, Mode.READ | Mode.WRITE, False, found.index)
+            self._claim_all(found.mode, place)
+        for index in roots.indexed:
+            self._claim_indexed(index, found.mode, place)
         for words, loaded in roots.ways:
             chosen = words
             if len(words) > 1 and not roots.merged:
@@ -223,20 +252,49 @@ class _Scan:
                     facts.grade = Grade.CONSERVATIVE
             required = loaded or chosen != words
             for offset in chosen:
-                mode = found.mode if len(chosen) == 1 else Mode.READ | Mode.WRITE
-                self._claim(offset, mode, required, found.index)
+                self._claim(offset, Claim(found.mode, required, place))
 
-    def _claim(self, offset: int, mode: Mode, required: bool, index: int) -> None:
+    def _claim_all(self, mode: Mode, place: int) -> None:
+        self._facts.grade = Grade.CONSERVATIVE
+        for offset in range(0, self._kernel.parameter_size - 7, 8):
+            self._claim(offset, Claim(mode, False, place, maybe=True))
+
+    def _claim_indexed(self, index: int, mode: Mode, place: int) -> None:
+        """An array of pointers in the parameters. Where its index is the block's, the launch's
+        grid tells how many of them are used; else any word may be one of them."""
+        operand = next(o for o in self._program.code[index].operands if o.kind == "constant")
+        found = forms_of(self._values, index, operand.base)
+        if found is None or len(found) != 1 or len(found[0][0]) != 1:
+            self._claim_all(mode, place)
+            return
+        ((symbol, stride),), first = found[0]
+        first = (first + operand.value - self._kernel.parameter_base) % (1 << 32)
+        end = self._kernel.parameter_size
+        if symbol not in "xyz" or stride % 8 or stride > end or first % 8 or first + 8 > end:
+            self._claim_all(mode, place)
+            return
+        offsets = range(first, end - 7, stride)
+        if len(offsets) > MAX_ELEMENTS:
+            self._facts.limits.add(("xyz".index(symbol), MAX_ELEMENTS))
+        for number, offset in enumerate(offsets[:MAX_ELEMENTS]):
+            claim = Claim(mode, False, place, blocks=("xyz".index(symbol), number))
+            self._claim(offset, claim)
+
+    def _claim(self, offset: int, new: Claim) -> None:
         if offset + 8 > self._kernel.parameter_size:
             self._facts.give_up("a pointer that ends outside of the parameters")
             return
-        claim = self._facts.claims.get(offset)
-        if claim is None:
-            place = self._program.code[index].address
-            self._facts.claims[offset] = Claim(mode, required, place)
+        old = self._facts.claims.get(offset)
+        if old is None:
+            self._facts.claims[offset] = new
+            return
+        old.mode |= new.mode
+        old.required = old.required or new.required
+        old.maybe = old.maybe and new.maybe
+        if old.blocks is not None and new.blocks is not None and old.blocks[0] == new.blocks[0]:
+            old.blocks = min(old.blocks, new.blocks)
         else:
-            claim.mode |= mode
-            claim.required = claim.required or required
+            old.blocks = None
 
 
 def _mode(memory: str) -> Mode:

@@ -86,12 +86,13 @@ OPCODES: dict[str, Row] = (
     | _rows("STL", Row("none", "wl"))
     | _rows("LDC ULDC LDCU", Row("bank"))
     | _rows("LDGSTS", Row("none", "rg"))
+    | _rows("STAS REDAS", Row("none", properties=Property.CLUSTERS))  # a neighbour's shared memory
     | _rows("SYNCS", Row("number", "sync", most="two"))
     | _rows("UTCATOMSWS UGETNEXTWORKID", Row("number"))
     | _rows("UBLKCP UBLKRED", Row("none", "bulk"))
-    | _rows("UTMALDG", Row("none", "tensor r", properties=Property.TENSOR_MAPS))
-    | _rows("UTMASTG", Row("none", "tensor w", properties=Property.TENSOR_MAPS))
-    | _rows("UTMAREDG", Row("none", "tensor rw", properties=Property.TENSOR_MAPS))
+    | _rows("UTMALDG", Row("none", "tensor r"))
+    | _rows("UTMASTG", Row("none", "tensor w"))
+    | _rows("UTMAREDG", Row("none", "tensor rw"))
     | _rows(
         "TEX TLD TLD4 TMML TXD TXQ SULD SUST SUATOM SURED SUQUERY TTUCCTL FOOTPRINT",
         Row("number", most="two", properties=Property.TEXTURES | Property.UNKNOWN),
@@ -150,7 +151,7 @@ def _uncertain(instruction: Instruction, kind: str) -> tuple[int, int]:
     return 1, min(255, 4 * int(match[1])) if match else 255
 
 
-SYNC_SHARED = frozenset(("ATOMS", "LDGSTS", "UBLKCP", "UBLKRED", "UTMALDG", "STSM",
+SYNC_SHARED = frozenset(("ATOMS", "LDGSTS", "STAS", "REDAS", "UBLKCP", "UBLKRED", "UTMALDG", "STSM",
                          "UGETNEXTWORKID"))  # fmt: skip
 """What brings data into shared memory that no STS wrote."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from tessera.analysis import Access, Flag, KernelSummary, Mode, Node, Parameter, Property
 from tessera.analysis.launch import Op
-from tessera.analysis.model import MAX_ACCESSES
+from tessera.analysis.model import MAX_ACCESSES, MAX_NODES, NO_FLAGS
 from tessera.protocol.architectures import only_within_major
 from tessera.sass.disassembly import disassemble
 from tessera.sass.elf import Cubin, KernelInfo, read_cubin
@@ -21,6 +21,7 @@ from tessera.sass.kernel import Claim, Grade, KernelFacts, analyze_kernel
 RECURSION = 50_000
 WHOLE, BATCH = 3 << 20, 1 << 20  # bytes of a cubin that is read at once, of code in a part of one
 NO_MEMORY = 1 << 28  # no memory of a GPU lies below
+NO_ADDRESS = 1 << 48  # addresses of memory are smaller
 TABLES = "__cudart_"  # constant tables of CUDA's mathematical functions: nobody else names them
 
 _Found = tuple[KernelInfo, KernelFacts, float]
@@ -105,11 +106,13 @@ def merge(versions: Sequence[SassSummary], expected: int) -> SassSummary:
     if len(versions) == 1 and expected == 1:
         return first
     summaries = [v.summary for v in versions]
-    claims: dict[int, tuple[Mode, bool]] = {}
+    claims: dict[int, Claim] = {}
     for access in (a for s in summaries for a in s.accesses):
-        mode, required = claims.get(access.parameter_offset, (Mode(0), False))
-        required = required or access.guard is None
-        claims[access.parameter_offset] = (mode | access.mode, required)
+        required = access.guard is None and not access.flags & Flag.MAYBE
+        claim = claims.setdefault(access.parameter_offset, Claim(Mode(0), False, 0, maybe=True))
+        claim.mode |= access.mode
+        claim.required = claim.required or required
+        claim.maybe = claim.maybe and bool(access.flags & Flag.MAYBE)
     facts = KernelFacts(max((v.grade for v in versions), key=list(Grade).index))
     for summary in summaries:
         facts.properties |= summary.properties
@@ -118,8 +121,17 @@ def merge(versions: Sequence[SassSummary], expected: int) -> SassSummary:
         facts.give_up("not every cubin of the image has this kernel")
     if len({s.parameter_block_size for s in summaries}) > 1:
         facts.give_up("the cubins of the image differ in its parameters")
-    facts.claims = {o: Claim(mode, required, 0) for o, (mode, required) in claims.items()}
-    nodes, accesses = ((), ()) if facts.grade is Grade.UNKNOWN else _accesses(facts)
+    facts.claims = claims
+    if any(a.flags & Flag.ANYTHING for s in summaries for a in s.accesses) and not _alike(versions):
+        facts.give_up("the cubins of the image differ in its pointers")
+    nodes: tuple[Node, ...] = ()
+    accesses: tuple[Access, ...] = ()
+    if facts.grade is Grade.UNKNOWN:
+        pass  # nothing is claimed of it
+    elif _alike(versions):
+        nodes, accesses = first.summary.nodes, first.summary.accesses
+    else:
+        nodes, accesses = _accesses(facts)
     summary = replace(
         first.summary,
         properties=facts.properties,
@@ -130,6 +142,12 @@ def merge(versions: Sequence[SassSummary], expected: int) -> SassSummary:
     )
     total = sum(v.milliseconds for v in versions)
     return SassSummary(summary, facts.grade, first.instructions, total)
+
+
+def _alike(versions: Sequence[SassSummary]) -> bool:
+    """Whether all claim the same, whatever the places in their code."""
+    summaries = [v.summary for v in versions]
+    return len({(s.nodes, tuple(replace(a, line=0) for a in s.accesses)) for s in summaries}) == 1
 
 
 def _initialised(cubin: Cubin) -> set[str]:
@@ -179,7 +197,7 @@ def _summary(kernel: KernelInfo, facts: KernelFacts, target: tuple[int, bool]) -
         )
         for i, (offset, size) in enumerate(kernel.parameters)
     )
-    if facts.grade is Grade.UNKNOWN or len(facts.claims) > MAX_ACCESSES // 2:
+    if facts.grade is Grade.UNKNOWN or not _fits(facts):
         facts.give_up("it has too many pointers")
         nodes: tuple[Node, ...] = ()
         accesses: tuple[Access, ...] = ()
@@ -199,21 +217,44 @@ def _summary(kernel: KernelInfo, facts: KernelFacts, target: tuple[int, bool]) -
     )
 
 
+def _fits(facts: KernelFacts) -> bool:
+    return (
+        len(facts.claims) + len(facts.limits) <= MAX_ACCESSES
+        and len(_accesses(facts)[0]) <= MAX_NODES
+    )
+
+
 def _accesses(facts: KernelFacts) -> tuple[tuple[Node, ...], tuple[Access, ...]]:
     """Whole allocations. A word that is the only thing in its address that can be a pointer
-    touches nothing where it is null or a small number: a guard says so."""
-    nodes = [Node(Op.CONST, value=NO_MEMORY)]
+    touches nothing where it is null or no address: a guard says so."""
+    nodes = [Node(Op.CONST, value=NO_MEMORY), Node(Op.CONST, value=NO_ADDRESS)]
+    nodes += [Node(Op.GRID, axis) for axis in range(3)]
+
+    def add(op: Op, a: int, b: int = 0, value: int = 0) -> int:
+        nodes.append(Node(op, a, b, value=value))
+        return len(nodes) - 1
+
     accesses = []
     for offset, claim in sorted(facts.claims.items()):
         guard = None
         if not claim.required:
-            nodes.append(Node(Op.PARAMETER, offset, 8))
-            nodes.append(Node(Op.LESS_EQUAL, 0, len(nodes) - 1))
-            guard = len(nodes) - 1
+            word = add(Op.PARAMETER, offset, 8)
+            guard = add(Op.LESS_EQUAL, 0, word)
+            if not claim.maybe and claim.blocks is None:
+                guard = add(Op.AND, guard, add(Op.LESS, word, 1))
+        if guard is not None and claim.blocks is not None:
+            axis, number = claim.blocks
+            guard = add(Op.AND, guard, add(Op.LESS, add(Op.CONST, 0, value=number), 2 + axis))
+        flags = Flag.UNBOUNDED | (Flag.MAYBE if claim.maybe else NO_FLAGS)
         reason = "" if facts.grade is not Grade.CONSERVATIVE else "which pointer it is is unclear"
         accesses.append(
-            Access(Mode(claim.mode), Flag.UNBOUNDED, offset, guard, None, None, claim.place, reason)
+            Access(Mode(claim.mode), flags, offset, guard, None, None, claim.place, reason)
         )
+    for axis, number in sorted(facts.limits):
+        guard = add(Op.LESS, add(Op.CONST, 0, value=number), 2 + axis)
+        flags = Flag.UNBOUNDED | Flag.ANYTHING
+        reason = "more pointers than are told apart"
+        accesses.append(Access(Mode.READ | Mode.WRITE, flags, 0, guard, None, None, 0, reason))
     return tuple(nodes), tuple(accesses)
 
 

@@ -33,12 +33,14 @@ class Roots:
     """What an address may be based on, over all ways.
 
     `ways`: for each way the parameter words that may be the pointer, and whether loaded words
-    or a pointer's negative are in the sum beside them. `whole_block`: any word of it."""
+    or a pointer's negative are in the sum beside them. `whole_block`: any word of it.
+    `indexed`: the instructions that loaded the pointer from a place in it that varies."""
 
     ways: set[tuple[frozenset[int], bool]] = field(default_factory=set)
     symbols: set[str] = field(default_factory=set)
     windows: bool = False
     whole_block: bool = False
+    indexed: set[int] = field(default_factory=set)
     parameter_block: bool = False
     merged: bool = False  # the ways were too many: all words of all of them as one
 
@@ -73,7 +75,7 @@ class Resolver:
                 if state not in seen:
                     seen.add(state)
                     work.append(state)
-        if not (roots.ways or roots.symbols or roots.windows or roots.whole_block
+        if not (roots.ways or roots.symbols or roots.windows or roots.indexed
                 or roots.parameter_block):  # fmt: skip
             raise UnknownRootError("no way gives the address a pointer")
         return roots
@@ -159,10 +161,12 @@ class Resolver:
         words = frozenset(_words(low, high, "+"))
         negatives = frozenset(_words(low, high, "-"))
         loaded = _loaded_pair(low, high)
-        if _pairs_of_block(low, high):
+        if indexed := _pairs_of_block(low, high):
             if loaded or negatives:
                 raise UnknownRootError("a loaded word is added to an indexed parameter")
-            roots.whole_block = True
+            if words or len(indexed) > 1:
+                roots.whole_block = True
+            roots.indexed |= indexed
             return True
         if not words:
             return False
@@ -177,10 +181,10 @@ class Resolver:
             raise UnknownRootError(f"it follows a pointer loaded by {self._loaded_text(low)}")
         if _has(high, "k"):
             raise UnknownRootError("it may be based on a constant address")
-        if _has(high, "w"):
+        if _has(low, "b") and (_has(high, "b") or _has(high, "w")):
+            roots.parameter_block = True  # the windows' high half is that address's, too
+        elif _has(high, "w"):
             roots.windows = True
-        elif _has(low, "b") and _has(high, "b"):
-            roots.parameter_block = True
         elif shifted:
             roots.ways.add((shifted, False))
         else:
@@ -245,9 +249,10 @@ def _words(low: Terms, high: Terms, sign: str) -> list[int]:
     return sorted(offset for offset in lows if offset + 4 in highs)
 
 
-def _pairs_of_block(low: Terms, high: Terms) -> bool:
+def _pairs_of_block(low: Terms, high: Terms) -> set[int]:
+    """Instructions that loaded both halves from a varying place in the parameter block."""
     lows = {a[1:] for a, s in low if a[0] == "P" and s != "s"}
-    return any(a[0] == "P" and s != "s" and (a[1], a[2] - 1) in lows for a, s in high)
+    return {a[1] for a, s in high if a[0] == "P" and s != "s" and (a[1], a[2] - 1) in lows}
 
 
 def _loaded_pair(low: Terms, high: Terms) -> bool:

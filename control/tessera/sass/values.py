@@ -83,6 +83,10 @@ class Values:
         """What a variable holds on each way to where ways meet."""
         return self._writes.arguments(meeting)
 
+    def may_stay(self, index: int, variable: int) -> bool:
+        """Whether a write may leave what the variable held."""
+        return self._writes.may_stay(index, variable)
+
     def word_of(self, index: int, variable: int) -> int:
         """Which word of its result an instruction writes into a variable."""
         return self._writes.word_of(index, variable)

@@ -79,6 +79,16 @@ TEST_CASE(refuses_accesses_that_do_not_hold) {
   CHECK_EQ(validate_changed(
                [](BlobBuilder& b) { b.access(0, TS_NO_NODE, TS_NO_NODE, TS_ACCESS_READ, TS_ACCESS_UNBOUNDED); }),
            TS_EVALUATE_OK);
+  CHECK_EQ(validate_changed([](BlobBuilder& b) {
+             b.access(0, TS_NO_NODE, TS_NO_NODE, TS_ACCESS_READ, TS_ACCESS_UNBOUNDED | TS_ACCESS_MAYBE);
+           }),
+           TS_EVALUATE_OK);
+  CHECK_EQ(validate_changed([](BlobBuilder& b) {
+             b.access(0, TS_NO_NODE, TS_NO_NODE, TS_ACCESS_READ, TS_ACCESS_UNBOUNDED | TS_ACCESS_ANYTHING);
+           }),
+           TS_EVALUATE_OK);
+  CHECK_EQ(validate_changed([](BlobBuilder& b) { b.access(0, 0, 0, TS_ACCESS_READ, TS_ACCESS_ANYTHING); }),
+           TS_EVALUATE_MALFORMED);
 }
 
 TEST_CASE(holds_the_limits) {
