@@ -40,6 +40,7 @@ void DeviceMemory::start(uint64_t base, uint64_t size, uint64_t chunk_bytes, Rel
   size_ = size;
   chunk_bytes_ = std::max(round_up(chunk_bytes), kGranule);
   on_release_ = std::move(on_release);
+  mapped_.start(base, size);
 }
 
 DeviceMemory::Part* DeviceMemory::current_part() {
@@ -65,7 +66,7 @@ CUresult DeviceMemory::reserve(Part& part) {
   // Twice the memory: freed chunks leave holes of other sizes than are asked for next.
   size_t memory = 0;
   if (driver().cuDeviceTotalMem_v2(&memory, part.device) != CUDA_SUCCESS) return CUDA_ERROR_NOT_SUPPORTED;
-  const uint64_t bytes = std::min(round_up(2 * uint64_t{memory}), size_ - parts_bytes_);
+  const uint64_t bytes = std::min(round_up(2 * uint64_t{memory}), mapped_.lowest() - base_ - parts_bytes_);
   if (bytes < memory) {
     log_line(LogLevel::kWarn, "no addresses are left for device %d: its memory stays with the driver", part.device);
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -352,28 +353,30 @@ const DeviceMemory::Part* DeviceMemory::part_of(uint64_t address) const {
 
 std::optional<Range> DeviceMemory::find(uint64_t address) const {
   const Part* part = part_of(address);
-  return part == nullptr ? std::nullopt : part->arena.find(address);
+  return part == nullptr ? mapped_.find(address) : part->arena.find(address);
 }
 
 std::optional<Range> DeviceMemory::find_ending_at(uint64_t address) const {
   const Part* part = part_of(address - 1);
-  return part == nullptr ? std::nullopt : part->arena.find_ending_at(address);
+  return part == nullptr ? mapped_.find_ending_at(address) : part->arena.find_ending_at(address);
 }
 
 std::optional<Range> DeviceMemory::find_next(uint64_t address) const {
   const Part* part = part_of(address);
-  return part == nullptr ? std::nullopt : part->arena.find_next(address);
+  const auto next = part == nullptr ? std::nullopt : part->arena.find_next(address);
+  return next ? next : mapped_.find_next(address);
 }
 
 void DeviceMemory::intersect(Range range, std::vector<Range>& out) const {
   for (const auto& [device, part] : parts_) {
     if (range.overlaps({part.begin, part.end})) part.arena.intersect(range, out);
   }
+  mapped_.intersect(range, out);
 }
 
 std::optional<Range> DeviceMemory::chunk_of(uint64_t address) const {
   const Part* part = part_of(address);
-  return part == nullptr ? std::nullopt : part->arena.chunk_of(address);
+  return part == nullptr ? mapped_.piece_of(address) : part->arena.chunk_of(address);
 }
 
 std::optional<DeviceMemory::Owner> DeviceMemory::owner_of(uint64_t address) const {
@@ -384,8 +387,9 @@ std::optional<DeviceMemory::Owner> DeviceMemory::owner_of(uint64_t address) cons
 }
 
 CUdevice DeviceMemory::device_of(uint64_t address) const {
-  const Part* part = part_of(address);
-  return part == nullptr ? -1 : part->device;
+  if (const Part* part = part_of(address)) return part->device;
+  const MappedMemory::Handle* handle = mapped_.piece_of(address) ? mapped_.handle_at(address) : nullptr;
+  return handle == nullptr ? -1 : handle->device;
 }
 
 std::vector<CUdeviceptr> DeviceMemory::owned_by(CUcontext context) const {
@@ -397,34 +401,64 @@ std::vector<CUdeviceptr> DeviceMemory::owned_by(CUcontext context) const {
 }
 
 void DeviceMemory::expose(uint64_t address) {
-  const auto chunk = chunk_of(address);
+  auto chunk = chunk_of(address);
+  if (chunk && !in_slot(address)) chunk = {address / kGranule * kGranule, address / kGranule * kGranule + kGranule};
   if (!chunk || is_exposed(*chunk)) return;
   exposed_.push_back(*chunk);
   ++exposures_;
 }
 
-bool DeviceMemory::is_exposed(Range range) const { return memory::overlap(exposed_, {&range, 1}); }
+void DeviceMemory::expose(Range range) {
+  if (in_slot(range.begin))
+    expose(range.begin);
+  else
+    mapped_.keep_home(range);
+}
+
+bool DeviceMemory::is_exposed(Range range) const {
+  return memory::overlap(exposed_, {&range, 1}) || mapped_.stays_home(range);
+}
+
+void DeviceMemory::unmapped(Range range) {
+  for (const Range& piece : mapped_.unmap(range)) {
+    on_release_(piece);
+    exposures_ += std::erase_if(exposed_, [&](const Range& exposed) { return exposed.overlaps(piece); });
+  }
+}
 
 uint64_t DeviceMemory::generation() const {
-  uint64_t sum = exposures_;
+  uint64_t sum = exposures_ + mapped_.changes();
   for (const auto& [device, part] : parts_) sum += part.arena.changes();
   return sum;
 }
 
+/// Of what the program mapped: it may have given its handle back already.
+CUresult DeviceMemory::export_mapped(uint64_t begin, int* fd) const {
+  const auto piece = mapped_.piece_of(begin);
+  if (!piece || piece->begin != begin || mapped_.stays_home(*piece)) return CUDA_ERROR_INVALID_VALUE;
+  CUmemGenericAllocationHandle handle = 0;
+  const CUresult result = driver().cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(begin));
+  if (result != CUDA_SUCCESS) return result;
+  const CUresult exported =
+      driver().cuMemExportToShareableHandle(fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  const CUresult released = driver().cuMemRelease(handle);
+  return exported == CUDA_SUCCESS ? released : exported;
+}
+
 CUresult DeviceMemory::export_chunk(uint64_t begin, int* fd) const {
   const auto handle = handles_.find(begin);
-  if (handle == handles_.end()) return CUDA_ERROR_INVALID_VALUE;
+  if (handle == handles_.end()) return export_mapped(begin, fd);
   return driver().cuMemExportToShareableHandle(fd, handle->second, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 }
 
 uint64_t DeviceMemory::mapped_bytes() const {
-  uint64_t sum = 0;
+  uint64_t sum = mapped_.mapped_bytes();
   for (const auto& [device, part] : parts_) sum += part.arena.mapped_bytes();
   return sum;
 }
 
 uint64_t DeviceMemory::used_bytes() const {
-  uint64_t sum = 0;
+  uint64_t sum = mapped_.mapped_bytes();
   for (const auto& [device, part] : parts_) sum += part.arena.used_bytes();
   return sum;
 }

@@ -11,11 +11,10 @@
 #include <set>
 #include <vector>
 
+#include "mapped_memory.h"
 #include "tessera/memory/arena.h"
 
 namespace tessera::shim {
-
-using memory::Range;
 
 /// The program's device memory, served from its slot of addresses: exportable
 /// physical chunks, mapped where workers can map theirs. Each home device has
@@ -49,9 +48,20 @@ class DeviceMemory {
   /// Ends the wait of every ordered free, after a synchronization of everything.
   void settle();
 
-  /// Whether the address is one of those that were reserved. What is left of the slot the driver may use for its own:
+  /// Whether the address is one of those that are served from here. What is left of the slot the driver may use for its own:
   /// on a real one the globals of modules lie right behind the last reservation.
   bool in_slot(uint64_t address) const { return address - base_ < parts_bytes_.load(std::memory_order_acquire); }
+
+  /// What the program maps itself: the questions below are answered of it, too, with a run for an allocation.
+  MappedMemory& mapped() { return mapped_; }
+  const MappedMemory& mapped() const { return mapped_; }
+  /// Where a reservation of the program's may be tried; see MappedMemory::propose.
+  uint64_t propose_addresses(uint64_t bytes, uint64_t alignment, uint64_t refused) const {
+    return mapped_.propose(bytes, alignment, base_ + parts_bytes_.load(std::memory_order_relaxed), refused);
+  }
+  /// After cuMemUnmap, and before it is forgotten what lay there: `on_release` is told of each piece.
+  void unmapped(Range range);
+
   std::optional<Range> find(uint64_t address) const;
   std::optional<Range> find_ending_at(uint64_t address) const;
   std::optional<Range> find_next(uint64_t address) const;
@@ -87,8 +97,13 @@ class DeviceMemory {
   /// Lets `accessor` reach the memory of `owner`, now and later, as cuMemAlloc's memory can be reached by peers.
   CUresult grant(CUdevice owner, CUdevice accessor);
 
-  /// Others may reach the chunk that holds `address`: it is to stay home, until it is unmapped.
+  /// Others may reach the chunk that holds `address`: it is to stay home, until it is unmapped. Of what the program
+  /// mapped itself, that is the granule.
   void expose(uint64_t address);
+  /// Others may reach all of `range`, which begins in a chunk or in what the program mapped.
+  void expose(Range range);
+  /// Whether `expose` has something to do there. Any thread.
+  bool may_move(uint64_t address) const { return address - base_ < size_; }
   bool is_exposed(Range range) const;
 
   /// Another number after every change of what is allocated where, and of what is exposed.
@@ -130,6 +145,7 @@ class DeviceMemory {
   std::optional<uint64_t> reuse_ordered(Part& part, uint64_t bytes, uint64_t stream);
   CUresult place(uint64_t bytes, uint64_t* address);
   CUresult finish(uint64_t address, bool ordered, CUdeviceptr* out);
+  CUresult export_mapped(uint64_t begin, int* fd) const;
   Part* part_of(uint64_t address);
   const Part* part_of(uint64_t address) const;
 
@@ -139,8 +155,9 @@ class DeviceMemory {
   std::map<uint32_t, Part> parts_;                            // by device ordinal
   std::map<uint64_t, CUmemGenericAllocationHandle> handles_;  // by chunk begin
   std::map<uint64_t, Owner> owners_;                          // by allocation begin
+  MappedMemory mapped_;
   std::vector<CUdeviceptr> deferred_;
-  std::vector<Range> exposed_;            // chunks
+  std::vector<Range> exposed_;            // chunks, and granules
   uint64_t exposures_ = 0;                // changes of them
   uint64_t next_id_ = uint64_t{1} << 48;  // the driver numbers its own allocations from 1
 };

@@ -27,14 +27,14 @@ uint64_t word_at(std::span<const uint8_t> parameters, size_t offset) {
 std::vector<Range> pointed_to(uint64_t word) {
   std::vector<Range> found;
   const DeviceMemory& memory = world().memory;
-  if (!memory.in_slot(word)) return found;
   if (const auto allocation = memory.find(word)) found.push_back(*allocation);
   if (const auto ending = memory.find_ending_at(word)) found.push_back(*ending);
   return found;
 }
 
 bool is_other_memory(uint64_t word) {
-  return word >= kNoMemory && word < kBehindAddresses && !world().memory.in_slot(word) && is_memory(word);
+  const DeviceMemory& memory = world().memory;
+  return word >= kNoMemory && word < kBehindAddresses && !memory.in_slot(word) && !memory.find(word) && is_memory(word);
 }
 
 uint64_t shape_hash(const LaunchRequest& request) {

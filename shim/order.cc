@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "order.h"
 
+#include <bit>
+#include <chrono>
+#include <thread>
+
 #include "context.h"
 #include "driver.h"
 #include "registry.h"
@@ -65,7 +69,70 @@ std::vector<CUstream> streams_of(CUcontext context) {
   return found;
 }
 
+/// A worker that has to do with `ranges` still; none: nobody has, or it is lost, which is the world's failure then.
+WorkerLink* worker_concerned(std::span<const Range> ranges) {
+  WorkerLink* found = nullptr;
+  for (const Range& range : ranges) {
+    world().directory.for_each(range, [&](Range, const memory::Replicas& replicas) {
+      const bool away = !replicas.valid_on(memory::kHome);
+      if (found != nullptr || (!away && replicas.touch.none())) return;
+      found = world().worker(away ? static_cast<uint32_t>(std::countr_zero(replicas.valid)) : replicas.touch.worker);
+      if (found == nullptr && away) world().fail(CUDA_ERROR_LAUNCH_FAILED);
+    });
+  }
+  return found;
+}
+
+/// Sends what is missing home, and says what has to end until it is there.
+CUresult start_home(const std::vector<Range>& ranges, std::vector<memory::Touch>& left) {
+  const std::lock_guard lock(world().mutex);
+  const WorkerLink* worker = worker_concerned(ranges);
+  if (worker == nullptr) return world().failure();
+  const Entered entered(worker->context());
+  if (!entered) return entered.result();
+  if (is_capturing(CU_STREAM_PER_THREAD)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  Coherence coherence(world());
+  const CUresult result = coherence.bring_home(world().streams.get(CU_STREAM_PER_THREAD), ranges);
+  if (result != CUDA_SUCCESS) return result;
+  bool sent = true;
+  for (const Range& range : ranges) {
+    world().directory.for_each(range, [&](Range, const memory::Replicas& replicas) {
+      const memory::Touch& touch = replicas.touch;
+      WorkerLink* link = touch.none() ? nullptr : world().worker(touch.worker);
+      if (link == nullptr || link->finished(touch.lane, touch.serial)) return;
+      const bool asked = static_cast<int32_t>(link->lane(touch.lane).requested - touch.serial) >= 0;
+      sent = sent && (asked || link->join(touch.lane, 0, {}) != 0);
+      if (left.empty() || !(left.back() == touch)) left.push_back(touch);
+    });
+  }
+  return sent ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_TIMEOUT;
+}
+
+bool has_ended(const memory::Touch& touch) {
+  const std::lock_guard lock(world().mutex);
+  const WorkerLink* worker = world().worker(touch.worker);
+  return worker == nullptr || worker->finished(touch.lane, touch.serial);
+}
+
 }  // namespace
+
+CUresult bring_to_rest(const std::vector<Range>& ranges) {
+  if (ranges.empty() || world().directory.quiet()) return CUDA_SUCCESS;
+  constexpr int kPatience = 12;  // times what a message may take: kernels may have to end first
+  std::vector<memory::Touch> left;
+  if (const CUresult started = start_home(ranges, left); started != CUDA_SUCCESS) return started;
+  const auto until = std::chrono::steady_clock::now() + kPatience * message_timeout();
+  for (const memory::Touch& touch : left) {
+    // By the flags alone: a driver call that waits could spoil a capture of the program's.
+    while (!has_ended(touch)) {
+      if (std::chrono::steady_clock::now() > until) return CUDA_ERROR_LAUNCH_TIMEOUT;
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  }
+  const std::lock_guard lock(world().mutex);
+  Coherence(world()).settle();
+  return world().failure();
+}
 
 Belongings context_leaves(CUcontext context) {
   if (const Entered entered(context); entered && !world().calm()) {

@@ -102,6 +102,10 @@ CUresult synchronize(Join&& join, Call&& call) {
   return after_call(result);
 }
 
+/// All of `ranges` is home, and nothing that was sent for it under way any more, when this returns. Needs no context.
+/// CUDA_ERROR_LAUNCH_TIMEOUT when that takes too long: what the program does next would meet old bytes.
+CUresult bring_to_rest(const std::vector<Range>& ranges);
+
 inline Footprint nothing() { return {}; }
 inline Footprint anything() {
   Footprint footprint;

@@ -84,6 +84,16 @@ bool correct_imported(void* data, CUpointer_attribute attribute, const tessera::
   return attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE && put<size_t>(data, range.size());
 }
 
+/// Memory that the program created itself may have more types of handles than it asked for.
+void correct_mapped(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
+  if (attribute != CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES || !runtime().active()) return;
+  const std::lock_guard lock(world().mutex);
+  const MappedMemory::Handle* handle = world().memory.mapped().handle_at(address);
+  if (handle == nullptr) return;
+  auto& types = *static_cast<unsigned long long*>(data);
+  types &= ~static_cast<unsigned long long>(handle->given_types & ~handle->asked_types);
+}
+
 }  // namespace
 
 TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr address) {
@@ -109,6 +119,7 @@ TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuPointerGetAttribute(void* data, CUpointe
   const CUresult result = driver().cuPointerGetAttribute(data, attribute, nothing_there ? kNowhere : address);
   if (result == CUDA_SUCCESS && place) correct(data, attribute, *place);
   if (result == CUDA_SUCCESS && !place) {
+    correct_mapped(data, attribute, address);
     if (const auto range = imported_range(address)) correct_imported(data, attribute, *range);
   }
   return after_call(result);
@@ -123,6 +134,7 @@ TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuPointerGetAttributes(unsigned int count,
   const auto range = place ? std::nullopt : imported_range(address);
   for (unsigned int i = 0; i < count; ++i) {
     if (place) correct(data[i], attributes[i], *place);
+    if (!place) correct_mapped(data[i], attributes[i], address);
     if (range) correct_imported(data[i], attributes[i], *range);
   }
   return after_call(result);

@@ -136,6 +136,7 @@ class Move {
  private:
   /// Memory on the worker for what it does not hold yet: clean granules go first, dirty ones are brought home.
   bool make_room() {
+    if (!worker_.could_hold(claims_.all)) return false;
     const size_t missing = worker_.missing_granules(claims_.all).size();
     if (worker_.has_room_for(missing)) return true;
     for (const uint64_t granule : worker_.eviction_order(claims_.all)) {

@@ -3,7 +3,6 @@
 // that asked; a mapped piece of the slot has to be told of each. And memory of
 // which a handle was given away can change unseen: it stays home from then on.
 #include "driver.h"
-#include "imported_memory.h"
 #include "order.h"
 
 using namespace tessera::shim;
@@ -23,7 +22,7 @@ CUresult device_of(CUcontext context, CUdevice* device) {
 /// Makes a call that gives away a handle to the memory at `address`.
 template <class Call>
 CUresult expose(CUdeviceptr address, Call&& call) {
-  if (!runtime().active() || !world().memory.in_slot(address)) return after_call(call());
+  if (!runtime().active() || !world().memory.may_move(address)) return after_call(call());
   {
     // First: whatever becomes of the call, a launch after it finds the memory staying home.
     const std::lock_guard lock(world().mutex);
@@ -33,25 +32,32 @@ CUresult expose(CUdeviceptr address, Call&& call) {
   return home == CUDA_SUCCESS ? after_call(call()) : home;
 }
 
-}  // namespace
-
-TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
-  // Memory of cuMemAlloc has no such handle, and the driver says so of any address that it did not map.
-  const auto device_address = reinterpret_cast<CUdeviceptr>(address);
-  const bool in_slot = runtime().active() && world().memory.in_slot(device_address);
-  return after_call(
-      driver().cuMemRetainAllocationHandle(handle, in_slot ? reinterpret_cast<void*>(kNowhere) : address));
+/// The same for all of a range.
+template <class Call>
+CUresult expose_all(CUdeviceptr address, uint64_t size, Call&& call) {
+  if (!runtime().active() || !world().memory.may_move(address)) return after_call(call());
+  const Range range{address, address + size};
+  {
+    const std::lock_guard lock(world().mutex);
+    world().memory.expose(range);
+  }
+  const CUresult home = bring_to_rest({range});
+  return after_call(home == CUDA_SUCCESS ? call() : home);
 }
+
+}  // namespace
 
 TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuMemGetHandleForAddressRange(void* handle, CUdeviceptr address, size_t size,
                                                                     CUmemRangeHandleType type,
                                                                     unsigned long long flags) {
-  return expose(address, [&] { return driver().cuMemGetHandleForAddressRange(handle, address, size, type, flags); });
+  return expose_all(address, size,
+                    [&] { return driver().cuMemGetHandleForAddressRange(handle, address, size, type, flags); });
 }
 
 TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuMulticastBindAddr(CUmemGenericAllocationHandle multicast, size_t offset,
                                                           CUdeviceptr address, size_t size, unsigned long long flags) {
-  return expose(address, [&] { return driver().cuMulticastBindAddr(multicast, offset, address, size, flags); });
+  return expose_all(address, size,
+                    [&] { return driver().cuMulticastBindAddr(multicast, offset, address, size, flags); });
 }
 
 namespace {

@@ -112,16 +112,19 @@ std::optional<Difference> TrialMemory::compare_granule(size_t i, uint8_t poison,
   return outside ? outside : result;
 }
 
-/// Everything that the context owns beside the granules of the trial.
+/// Everything that the context owns, and what the program mapped itself, beside the granules of the trial.
 bool TrialMemory::save_others(std::vector<Saved>& saved) const {
   CUcontext context = nullptr;
   if (driver().cuCtxGetCurrent(&context) != CUDA_SUCCESS) return false;
   uint64_t bytes = 0;
+  std::vector<Range> owned;
   for (const CUdeviceptr address : world().memory.owned_by(context)) {
-    const auto allocation = world().memory.find(address);
-    if (!allocation) continue;
-    for (uint64_t at = allocation->begin; at < allocation->end;) {
-      const uint64_t stop = std::min(allocation->end, at / TS_GRANULE * TS_GRANULE + TS_GRANULE);
+    if (const auto allocation = world().memory.find(address)) owned.push_back(*allocation);
+  }
+  world().memory.mapped().for_each_run([&](Range run) { owned.push_back(run); });
+  for (const Range& allocation : owned) {
+    for (uint64_t at = allocation.begin; at < allocation.end;) {
+      const uint64_t stop = std::min(allocation.end, at / TS_GRANULE * TS_GRANULE + TS_GRANULE);
       if (!std::binary_search(granules_.begin(), granules_.end(), at / TS_GRANULE * TS_GRANULE)) {
         saved.push_back({{at, stop}, {}});
         bytes += stop - at;

@@ -318,6 +318,26 @@ bool WorkerLink::has_room_for(size_t granules) {
   return false;
 }
 
+bool WorkerLink::could_hold(std::span<const Range> ranges) {
+  constexpr auto kAskAgain = std::chrono::milliseconds(100);
+  uint64_t needed = 0;
+  for (const Range& range : ranges) needed += granule_of(range.end + TS_GRANULE - 1) - granule_of(range.begin);
+  if (needed <= budget_) return true;
+  const auto now = std::chrono::steady_clock::now();
+  if (needed > device_.memory_bytes || (needed >= too_large_ && now < too_large_until_)) return false;
+  try {
+    const uint64_t before = budget_;
+    budget_ = transport_->ask_room(needed);
+    if (needed <= budget_) return true;
+    budget_ = transport_->ask_room(before);  // others may need what is of no use here
+  } catch (const std::exception& error) {
+    log_line(LogLevel::kWarn, "worker %u (%s): %s", index_, name_.c_str(), error.what());
+  }
+  too_large_ = needed;
+  too_large_until_ = now + kAskAgain;
+  return false;
+}
+
 std::vector<uint64_t> WorkerLink::missing_granules(std::span<const Range> ranges) const {
   std::vector<uint64_t> missing;
   for_each_granule(ranges, [&](uint64_t granule) {

@@ -104,6 +104,9 @@ class WorkerLink {
   std::vector<uint64_t> missing_granules(std::span<const Range> ranges) const;
   /// Whether the worker lets this program hold so many granules more; asks it where that was not settled before.
   bool has_room_for(size_t granules);
+  /// Whether `ranges` could be held at all, if nothing else were: where not, nothing need be evicted for them. Costs
+  /// nothing that grows with their bytes.
+  bool could_hold(std::span<const Range> ranges);
   /// Held granules outside `keep`, least recently used first.
   std::vector<uint64_t> eviction_order(std::span<const Range> keep) const;
   bool evict(uint64_t granule);
@@ -123,6 +126,8 @@ class WorkerLink {
   std::string name_;
   uint64_t budget_ = 0;  // bytes that the worker has promised this program
   std::chrono::steady_clock::time_point full_until_{};
+  uint64_t too_large_ = UINT64_MAX;  // bytes that could not be had, until then
+  std::chrono::steady_clock::time_point too_large_until_{};
   CUcontext context_ = nullptr;
   CUdeviceptr flags_ = 0;  // the lanes, as the home device sees them
   std::vector<Lane> lanes_;
