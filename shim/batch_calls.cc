@@ -110,7 +110,10 @@ CUresult enqueue_batch(Batch<Form>& batch, CUstream stream, bool per_thread, Cal
   if (const CUresult home = bring_home_now(batch.early, normalized(stream, per_thread)); home != CUDA_SUCCESS) {
     return after_call(home);
   }
-  return enqueue(stream, per_thread, [&] { return batch.footprint; }, call);
+  const auto describe = [&] { return batch.footprint; };
+  // While another thread waits in the driver for pageable memory, launches go on: not where nobody knows what it writes.
+  if (batch.footprint.everything) return enqueue(stream, per_thread, describe, call);
+  return complete(stream, per_thread, describe, call);
 }
 
 }  // namespace

@@ -92,7 +92,8 @@ Copy judged_box(const Copy& copy, Describe&& describe) {
 
 }  // namespace
 
-// One macro a signature; `how` is `complete` for calls that return when they are done.
+// One macro a signature. `complete` is for calls that may return only when they are done: of those with Async in their
+// names too, all that may meet pageable memory.
 
 #define TESSERA_COPY(symbol, per_thread)                                                         \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, CUdeviceptr from, size_t bytes) { \
@@ -106,17 +107,17 @@ TESSERA_COPY(cuMemcpy_ptds, true)
 TESSERA_COPY(cuMemcpyDtoD_v2, false)
 TESSERA_COPY(cuMemcpyDtoD_v2_ptds, true)
 
-#define TESSERA_COPY_ASYNC(symbol, per_thread)                                                                    \
+#define TESSERA_COPY_ASYNC(symbol, how, per_thread)                                                               \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) { \
     to = judged(to, bytes), from = judged(from, bytes);                                                           \
-    return enqueue(                                                                                               \
+    return how(                                                                                                   \
         stream, per_thread, [&] { return copying(to, from, bytes); },                                             \
         [&] { return driver().symbol(to, from, bytes, stream); });                                                \
   }
-TESSERA_COPY_ASYNC(cuMemcpyAsync, false)
-TESSERA_COPY_ASYNC(cuMemcpyAsync_ptsz, true)
-TESSERA_COPY_ASYNC(cuMemcpyDtoDAsync_v2, false)
-TESSERA_COPY_ASYNC(cuMemcpyDtoDAsync_v2_ptsz, true)
+TESSERA_COPY_ASYNC(cuMemcpyAsync, complete, false)
+TESSERA_COPY_ASYNC(cuMemcpyAsync_ptsz, complete, true)
+TESSERA_COPY_ASYNC(cuMemcpyDtoDAsync_v2, enqueue, false)
+TESSERA_COPY_ASYNC(cuMemcpyDtoDAsync_v2_ptsz, enqueue, true)
 
 #define TESSERA_COPY_PEER(symbol, per_thread)                                                          \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, \
@@ -153,7 +154,7 @@ TESSERA_COPY_TO_DEVICE(cuMemcpyHtoD_v2_ptds, true)
 #define TESSERA_COPY_TO_DEVICE_ASYNC(symbol, per_thread)                                                          \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) { \
     to = judged(to, bytes);                                                                                       \
-    return enqueue(                                                                                               \
+    return complete(                                                                                              \
         stream, per_thread, [&] { return copying(to, bits(from), bytes); },                                       \
         [&] { return driver().symbol(to, from, bytes, stream); });                                                \
   }
@@ -170,7 +171,6 @@ TESSERA_COPY_TO_DEVICE_ASYNC(cuMemcpyHtoDAsync_v2_ptsz, true)
 TESSERA_COPY_TO_HOST(cuMemcpyDtoH_v2, false)
 TESSERA_COPY_TO_HOST(cuMemcpyDtoH_v2_ptds, true)
 
-// A copy to pageable memory may return only when it is done.
 #define TESSERA_COPY_TO_HOST_ASYNC(symbol, per_thread)                                                      \
   TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(void* to, CUdeviceptr from, size_t bytes, CUstream stream) { \
     from = judged(from, bytes);                                                                             \
@@ -208,10 +208,10 @@ TESSERA_COPY_FROM_ARRAY(cuMemcpyAtoD_v2_ptds, true)
 TESSERA_COPY_HOST_TO_ARRAY(cuMemcpyHtoA_v2, false)
 TESSERA_COPY_HOST_TO_ARRAY(cuMemcpyHtoA_v2_ptds, true)
 
-#define TESSERA_COPY_HOST_TO_ARRAY_ASYNC(symbol, per_thread)                                                       \
-  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUarray to, size_t offset, const void* from, size_t bytes,          \
-                                               CUstream stream) {                                                  \
-    return enqueue(stream, per_thread, nothing, [&] { return driver().symbol(to, offset, from, bytes, stream); }); \
+#define TESSERA_COPY_HOST_TO_ARRAY_ASYNC(symbol, per_thread)                                                        \
+  TESSERA_DRIVER_ENTRY CUresult CUDAAPI symbol(CUarray to, size_t offset, const void* from, size_t bytes,           \
+                                               CUstream stream) {                                                   \
+    return complete(stream, per_thread, nothing, [&] { return driver().symbol(to, offset, from, bytes, stream); }); \
   }
 TESSERA_COPY_HOST_TO_ARRAY_ASYNC(cuMemcpyHtoAAsync_v2, false)
 TESSERA_COPY_HOST_TO_ARRAY_ASYNC(cuMemcpyHtoAAsync_v2_ptsz, true)

@@ -343,7 +343,7 @@ WorkerLink* Session::attach(uint32_t index) {
     const std::lock_guard lock(workers_mutex_);
     info = workers_[index];
   }
-  if (info.state != 1) return nullptr;
+  if (info.state != 1 || all.driver_may_be_held()) return nullptr;
   all.workers.resize(TS_MAX_DEVICES);
   if (all.detach_worker(index)) all.fail(CUDA_ERROR_LAUNCH_FAILED);  // one of this number that was lost
   try {

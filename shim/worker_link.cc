@@ -240,6 +240,7 @@ bool WorkerLink::send_chunks(const DeviceMemory& memory, std::span<const Range> 
       if (!chunk) return false;
       at = chunk->end;
       if (chunks_.contains(chunk->begin)) continue;
+      if (world().driver_may_be_held()) return false;
       int exported = -1;
       if (memory.export_chunk(chunk->begin, &exported) != CUDA_SUCCESS) return false;
       const UniqueFd fd(exported);

@@ -69,6 +69,9 @@ class World {
   /// What copies write that other threads are in the middle of (`complete`), whatever lies there yet.
   std::list<std::vector<Range>> in_flight;
   bool is_in_flight(std::span<const Range> ranges) const;
+  /// Another thread may be in a copy within the driver, which keeps a lock of its own until the copy is done: calls
+  /// that register or export memory wait for it, and the copy may wait for what the caller would do next.
+  bool driver_may_be_held() const { return !in_flight.empty(); }
 
   /// Captures that have begun and not ended, on any stream.
   std::atomic<uint32_t> captures{0};

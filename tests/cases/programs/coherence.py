@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from support import (
     KERNELS,
@@ -179,22 +179,24 @@ def case_block_freed_in_order() -> None:
         same(words(target, 1), [value])
 
 
-def case_copy_behind_the_host() -> None:
-    """A thread in a copy that waits for the host holds no other thread up."""
+def copied_behind_the_host(copied: Callable[[int, int, int], set[int]], count: int) -> None:
+    """A thread of its own makes a copy behind a function that waits for this thread.
+
+    `copied(x, value, stream)` makes it, and returns the words that arrived.
+    """
     machine = Machine()
-    x, y = alloc(BYTES), alloc(BYTES)
+    x, y = alloc(4 * count), alloc(BYTES)
     one, two = streams(2)
     for value in range(1, ROUNDS):
         go = threading.Event()
         wait = HOST_FUNCTION(lambda _data, go=go: go.wait() and None)
-        host = (ctypes.c_uint32 * COUNT)()
-        ok("cuMemsetD32_v2", x, value, COUNT)
+        arrived: list[set[int]] = []
+        ok("cuMemsetD32_v2", x, value, count)
 
-        def copy(host: object = host, wait: object = wait) -> None:
+        def copy(wait: object = wait, value: int = value, to: list[set[int]] = arrived) -> None:
             ok("cuCtxSetCurrent", machine.context)
             ok("cuLaunchHostFunc", one, wait, None)
-            ok("cuMemcpyDtoHAsync_v2", host, x, BYTES, one)
-            ok("cuStreamSynchronize", one)
+            to.append(copied(x, value, one))
 
         thread = threading.Thread(target=copy)
         thread.start()
@@ -203,8 +205,33 @@ def case_copy_behind_the_host() -> None:
         ok("cuStreamSynchronize", two)
         go.set()
         thread.join()
-        same(set(host), {value})
+        same(arrived, [{value}])
         same(set(words(y, COUNT)), {value})
+
+
+def case_copy_behind_the_host() -> None:
+    """A thread in a copy that waits for the host holds no other thread up."""
+
+    def copied(x: int, _value: int, stream: int) -> set[int]:
+        host = (ctypes.c_uint32 * COUNT)()
+        ok("cuMemcpyDtoHAsync_v2", host, x, BYTES, stream)
+        ok("cuStreamSynchronize", stream)
+        return set(host)
+
+    copied_behind_the_host(copied, COUNT)
+
+
+def case_copy_in_behind_the_host() -> None:
+    """The same for a copy out of pageable memory, too large to be put aside."""
+    count = 1 << 18
+
+    def copied(x: int, value: int, stream: int) -> set[int]:
+        host = (ctypes.c_uint32 * count)(*[value] * count)
+        ok("cuMemcpyHtoDAsync_v2", x, host, 4 * count, stream)
+        ok("cuStreamSynchronize", stream)
+        return set(words(x, count))
+
+    copied_behind_the_host(copied, count)
 
 
 def case_result_before_the_host_goes_on() -> None:
