@@ -29,6 +29,7 @@ ALL = [
     case
     for name in (
         "memory",
+        "mapping",
         "launches",
         "order",
         "errors",
@@ -60,6 +61,19 @@ def test_watched_memory_is_free_again(machine: Machine) -> None:
     kernels = {kernel["name"]: kernel for kernel in json.loads(report.read_text())["kernels"]}
     assert kernels["fill"]["launches"] == {"1": 20}
     assert set(kernels["wait_for"]["launches"]) == {"0"}
+
+
+@pytest.mark.parametrize(
+    ("case", "launches"), [("one_large_block", 48), ("segment_grows_and_shrinks", 6)]
+)
+def test_mapped_memory_moves(machine: Machine, case: str, launches: int) -> None:
+    report = machine.folder / "report.json"
+    machine.control("placement", "set", "fill -> 1")
+    command = [sys.executable, str(PROGRAMS / "mapping.py"), case]
+    machine.control("run", "-q", "--report", str(report), "--", *command)
+    machine.control("placement", "clear")
+    kernels = {kernel["name"]: kernel for kernel in json.loads(report.read_text())["kernels"]}
+    assert kernels["fill"]["launches"] == {"1": launches}
 
 
 def spoken(text: str) -> list[str]:
