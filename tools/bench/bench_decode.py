@@ -6,12 +6,12 @@
 A 12-layer Llama-like model with random weights: one token a step (bound by the host's launches)
 and a prefill of 4 x 512 tokens (bound by the GPU). Needs an NVIDIA GPU, torch and transformers.
 
-A pair is two processes, one alone and one under Tessera, alive at the same time and pinned to the
-same processor. They take turns of a few steps, one of them waiting while the other computes, so
-that whatever drifts on the machine meets both. The first steps of a turn warm the GPU up and do not
-count. Each turn of one is compared with the turn of the other beside it. Printed: of each pair the
-medians, and over all pairs the median of what Tessera adds, with its quartiles and the interval
-that holds it with 95 % (bootstrap over the pairs of turns).
+A pair is two processes, one alone and one under Tessera, alive at the same time, whose launching
+threads are pinned to the same processor. They take turns of a few steps, one of them waiting while
+the other computes, so that whatever drifts on the machine meets both. The first steps of a turn
+warm the GPU up and do not count. Each turn of one is compared with the turn of the other beside it.
+Printed: of each pair the medians, and over all pairs the median of what Tessera adds, with its
+quartiles and the interval that holds it with 95 % (bootstrap over the pairs of turns).
 """
 
 from __future__ import annotations
@@ -79,12 +79,13 @@ class Model:
         return (time.perf_counter() - began) * 1e3
 
 
-def child(steps: int) -> None:
+def child(steps: int, processors: int) -> None:
     """Computes a turn for each line that comes in, and answers with its times."""
     import torch
 
     with torch.no_grad():
         model = Model()
+        pin(processors)
         model.turn(UNCOUNTED)
         print("ready", flush=True)
         for _ in sys.stdin:
@@ -94,9 +95,9 @@ def child(steps: int) -> None:
 class Player:
     """One of the two processes of a pair."""
 
-    def __init__(self, environment: dict[str, str], steps: int) -> None:
+    def __init__(self, environment: dict[str, str], steps: int, processors: int) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, __file__, "--child", str(steps)],
+            [sys.executable, __file__, "--child", str(steps), "--processors", str(processors)],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -125,9 +126,11 @@ class Player:
 Turns = list[dict[str, Times]]  # what both measured in turns side by side, by mode
 
 
-def play(environments: dict[str, dict[str, str]], turns: int, steps: int) -> Turns:
+def play(environments: dict[str, dict[str, str]], turns: int, options: Any) -> Turns:
     """One pair."""
-    players = {mode: Player(environments[mode], steps) for mode in MODES}
+    players = {
+        mode: Player(environments[mode], options.steps, options.processors) for mode in MODES
+    }
     for player in players.values():
         player.answer()
     times: Turns = []
@@ -191,7 +194,7 @@ def show_all(turns: Turns) -> None:
 
 
 def pin(processors: int) -> None:
-    """Keeps this process and its children on as many processors, if the machine has more."""
+    """Keeps this thread, and those it starts from now on, on as many processors."""
     mine = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, mine[-processors:])
 
@@ -201,13 +204,15 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=6)
     parser.add_argument("--turns", type=int, default=24, help="of each process of a pair")
     parser.add_argument("--steps", type=int, default=12, help="of decode in a turn")
-    parser.add_argument("--processors", type=int, default=1, help="that the programs run on")
+    parser.add_argument(
+        "--processors", type=int, default=1, help="that the launching threads run on"
+    )
     parser.add_argument("--store", type=Path, help="what was analysed before (default: nothing)")
     parser.add_argument("--native", type=Path, default=os.environ.get("TESSERA_NATIVE_DIR"))
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child is not None:
-        child(options.child)
+        child(options.child, options.processors)
         return
     from tessera.service import daemon
     from tessera.service.client import Client
@@ -221,16 +226,15 @@ def main() -> None:
         }
         os.environ.update(alone)
         daemon.start(Path(folder), None)
-        pin(options.processors)
         environments = {
             "alone": alone,
             "tessera": alone | {"LD_PRELOAD": str(Path(native) / "libtessera.so")},
         }
-        play(environments, 1, 4)  # analyses what the model loads, and fills the file cache
+        play(environments, 1, options)  # analyses what the model loads, and fills the file cache
         await_analyses(Path(folder))
         turns: Turns = []
         for number in range(options.pairs):
-            turns += (pair := play(environments, options.turns, options.steps))
+            turns += (pair := play(environments, options.turns, options))
             show_pair(number + 1, pair)
         show_all(turns)
         with Client(Path(folder)) as client:
