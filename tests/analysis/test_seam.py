@@ -118,7 +118,7 @@ def test_a_kernel_that_is_too_deep_is_unknown(monkeypatch: pytest.MonkeyPatch) -
     def too_deep(_: object) -> None:
         raise RecursionError
 
-    monkeypatch.setattr(pipeline, "_analyze_program", too_deep)
+    monkeypatch.setattr(pipeline._Passes, "run", too_deep)
     summaries = analyze_module(compile_corpus("loops"))
     assert summaries
     assert all(s.is_unknown and "deeply" in s.reasons["UNKNOWN"] for s in summaries.values())

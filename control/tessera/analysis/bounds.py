@@ -19,12 +19,12 @@ from tessera.analysis.launch import INT64_MAX, INT64_MIN, Expr
 from tessera.analysis.lower import Lowering
 from tessera.analysis.polynomial import Atom, Monomial, Poly, constant
 from tessera.analysis.registers import Registers
+from tessera.analysis.seats import MAX_NESTED, NO_ATOMS, Excluded, Seats
 from tessera.analysis.transfer import rejoin
 
 WIDE = 1 << 24  # an atom with more values than this is as good as unbounded
 SMALL_MASK = 1 << 16
 NARROW = 16  # bits of a number that is expected to wrap around
-MAX_NESTED = 32  # facts that are used to bound one another
 _NO_PROVISOS: frozenset[Proviso] = frozenset()
 
 
@@ -67,7 +67,6 @@ class Form:
 
 UNBOUNDED = Range(None, None)
 _COUNTS = {"tid": "%ntid", "ctaid": "%nctaid", "cluster_ctaid": "%cluster_nctaid"}
-Excluded = frozenset[Poly]
 
 
 class Bounds:
@@ -82,6 +81,7 @@ class Bounds:
         self.launch = lowering.launch
         self._ranges: dict[tuple[Poly, Env, Excluded, frozenset[Atom]], Range] = {}
         self._terms: dict[tuple[Poly, Env, Excluded, frozenset[Atom]], list[Term]] = {}
+        self._seats = Seats()
         self._claims: dict[tuple[frozenset[Obligation], Env], Proviso] = {}
         self._joins: dict[Atom, Range] = {}
         self._active: set[Atom] = set()
@@ -89,17 +89,24 @@ class Bounds:
         self._checks: dict[Proviso, bool] = {}
         self._check_needs: dict[Proviso, frozenset[Proviso]] = {}
         self._checking: set[Proviso] = set()
+        self._closures: dict[frozenset[Proviso], list[Proviso] | None] = {}
 
     # Ranges
 
     def range(self, poly: Poly, env: Env, excluded: Excluded = frozenset()) -> Range:
         number = poly.terms.get((), 0)
-        base = poly.shift(-number)
+        base = poly.shift(-number) if number else poly
         # Inside a cycle of joins a result holds for that cycle only.
-        key = (base, env, excluded, frozenset(self._active))
+        active = frozenset(self._active) if self._active else NO_ATOMS
+        key = (base, env, excluded, active)
         found = self._ranges.get(key)
         if found is None:
-            found = self._ranges[key] = self._compute(base, env, excluded)
+            seat = self._seats.of(base, env, excluded)
+            outer = (base, seat.env, seat.excluded, active if seat.joins else NO_ATOMS)
+            found = self._ranges.get(outer)
+            if found is None:
+                found = self._ranges[outer] = self._compute(base, seat.env, seat.excluded)
+            self._ranges[key] = found
         return self._moved(found, number) if number else found
 
     def _moved(self, found: Range, number: int) -> Range:
@@ -126,10 +133,14 @@ class Bounds:
         those that facts are about first, then what is left, by the strides that it has."""
         poly = self._joined(poly, env, excluded)
         varying, rest = poly.split()
-        key = (poly - rest, env, excluded, frozenset(self._active))
+        if not varying:
+            return Form([], rest)
+        part = poly - rest if rest.terms else poly
+        seat = self._seats.of(part, env, excluded)
+        key = (part, seat.env, seat.excluded, frozenset(self._active) if seat.joins else NO_ATOMS)
         terms = self._terms.get(key)
         if terms is None:
-            terms = self._terms[key] = self._take_apart(dict(varying), env, excluded)
+            terms = self._terms[key] = self._take_apart(dict(varying), seat.env, seat.excluded)
         return Form(list(terms), rest)
 
     def _joined(self, poly: Poly, env: Env, excluded: Excluded) -> Poly:
@@ -691,6 +702,13 @@ class Bounds:
 
     def _closure(self, provisos: frozenset[Proviso]) -> list[Proviso] | None:
         """The provisos and all that they rest on; None when one of them cannot hold."""
+        if self._guesses:
+            return self._find_closure(provisos)  # what a guess rests on is not known yet
+        if provisos not in self._closures:
+            self._closures[provisos] = self._find_closure(provisos)
+        return self._closures[provisos]
+
+    def _find_closure(self, provisos: frozenset[Proviso]) -> list[Proviso] | None:
         work = sorted(provisos, key=lambda p: p.serial)
         seen = dict.fromkeys(work)
         while work:

@@ -9,7 +9,7 @@ induction over the time at which comparisons are executed, which is sound.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
@@ -34,10 +34,16 @@ class Proviso:
     conditions: tuple[Expr, ...] = ()
     needs: frozenset[Proviso] = frozenset()
     serial: int = field(default_factory=count().__next__)  # to sort by
+    _ordered: tuple[Obligation, ...] | None = None
 
-    def in_order(self) -> list[Obligation]:
+    def in_order(self) -> tuple[Obligation, ...]:
         """The obligations in an order that is the same in every run."""
-        return sorted(self.obligations, key=lambda o: (o[0].order(), o[1], o[2]))
+        if self._ordered is None:
+            found: Iterable[Obligation] = self.obligations
+            if len(self.obligations) > 1:
+                found = sorted(found, key=lambda o: (o[0].order(), o[1], o[2]))
+            self._ordered = tuple(found)
+        return self._ordered
 
 
 @dataclass(eq=False, slots=True)
@@ -54,6 +60,7 @@ class Direction:
     """All that is known about one combination of varying monomials."""
 
     poly: Poly
+    lead: Monomial  # its largest varying monomial
     upper: list[tuple[Fact, int]] = field(default_factory=list)  # (fact, its coefficient > 0)
     lower: list[tuple[Fact, int]] = field(default_factory=list)
 
@@ -93,13 +100,20 @@ class Env:
         if self._facts is None:
             self._facts = []
             self._building = True
+            self._environments.building += 1
             for pred in self.pending:
                 self._learn(pred)
             self.learnt = len(self._facts)
             if self.header is not None:
                 self._facts += self._environments.invariants(self, self.header)
             self._building = False
+            self._environments.building -= 1
         return self._facts
+
+    def is_being_built(self) -> bool:
+        """Whether facts of it, or of one that it lies in, are still to come."""
+        self.facts  # noqa: B018 - finds them
+        return self._environments.building > 0 and any(env._building for env in self.chain())
 
     def _learn(self, pred: Pred) -> None:
         pred, support = self._narrowed(pred)
@@ -183,10 +197,11 @@ class Env:
         """Facts about varying quantities, by what they are about; inner and outer ones."""
         if self._directions is not None:
             return self._directions
-        table = dict(self.parent.directions()) if self.parent else {}
-        touched: set[Poly] = set()
+        outer = self.parent.directions() if self.parent else {}
+        touched: dict[Poly, Direction] = {}
         for fact in self.facts:
-            _enter(fact, table, touched)
+            _enter(fact, outer, touched)
+        table = {**outer, **touched} if touched else outer
         settled = self.parent is None or self.parent._directions is not None
         if settled and not self._building:
             self._directions = table
@@ -197,8 +212,12 @@ class Env:
         if self._leads is not None:
             return self._leads
         table: dict[Monomial, list[Direction]] = {}
-        for key, direction in self.directions().items():
-            table.setdefault(max(key.split()[0]), []).append(direction)
+        directions = self.directions()
+        if self.parent is not None and directions is self.parent._directions:
+            table = self.parent.directions_by_lead()
+        else:
+            for direction in directions.values():
+                table.setdefault(direction.lead, []).append(direction)
         if self._directions is not None:
             self._leads = table
         return table
@@ -217,7 +236,7 @@ class Env:
                 yield from (item for item in env.nonzero if item[0].uniform)
 
 
-def _enter(fact: Fact, table: dict[Poly, Direction], touched: set[Poly]) -> None:
+def _enter(fact: Fact, outer: dict[Poly, Direction], touched: dict[Poly, Direction]) -> None:
     varying, rest = fact.poly.split()
     if not varying:
         return
@@ -227,13 +246,15 @@ def _enter(fact: Fact, table: dict[Poly, Direction], touched: set[Poly]) -> None
     if part.terms[lead] < 0:
         content = -content
     key = part.divide_exactly(content)
-    if key not in touched:
-        known = table.get(key)
-        table[key] = (
-            Direction(key, list(known.upper), list(known.lower)) if known else Direction(key)
+    direction = touched.get(key)
+    if direction is None:
+        known = outer.get(key)
+        direction = touched[key] = (
+            Direction(key, known.lead, list(known.upper), list(known.lower))
+            if known
+            else Direction(key, max(varying))
         )
-        touched.add(key)
-    (table[key].upper if content > 0 else table[key].lower).append((fact, abs(content)))
+    (direction.upper if content > 0 else direction.lower).append((fact, abs(content)))
 
 
 class Environments:
@@ -245,8 +266,14 @@ class Environments:
         self._nodes: dict[int, Env] = {}
         self._refined: dict[tuple[Env, Pred], Env] = {}
         self._edges: dict[Edge, Env] = {}
+        self.building = 0  # environments whose facts are being found
         self.empty = Env(self, None, -1, ())
         self.invariants = self._no_invariants
+
+    def release(self) -> None:
+        """Forget all environments, which know this table: nothing is left in a cycle. No question
+        may follow."""
+        self.__dict__.clear()
 
     def _no_invariants(self, env: Env, header: int) -> list[Fact]:
         return []

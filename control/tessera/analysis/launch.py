@@ -68,7 +68,7 @@ ARITY = dict.fromkeys(LEAVES, 0) | {
 class Expr:
     """One interned launch expression. Compare by identity."""
 
-    __slots__ = ("args", "hi", "literals", "lo", "op", "serial", "value")
+    __slots__ = ("args", "hi", "is_const", "literals", "lo", "op", "serial", "value")
 
     def __init__(
         self,
@@ -85,10 +85,7 @@ class Expr:
         self.serial = serial  # operands have smaller serials
         self.lo: int | None = None
         self.hi: int | None = None
-
-    @property
-    def is_const(self) -> bool:
-        return self.op is Op.CONST
+        self.is_const = op is Op.CONST
 
     def __repr__(self) -> str:
         inner = self.value if self.is_const else (*self.args, *self.literals)
@@ -100,13 +97,18 @@ class Launch:
 
     def __init__(self) -> None:
         self._interned: dict[tuple[object, ...], Expr] = {}
+        self._numbers: dict[int, Expr] = {}
         self.zero = self.const(0)
         self.one = self.const(1)
         self.overflow = self.floor_div(self.zero, self.zero)
         """Division by zero: an expression that the evaluator always finds unbounded."""
 
     def const(self, value: int) -> Expr:
-        return self._make(Op.CONST, (), value=value, bound=(value, value))
+        found = self._numbers.get(value)
+        if found is None:
+            found = self._make(Op.CONST, (), value=value, bound=(value, value))
+            self._numbers[value] = found
+        return found
 
     def leaf(self, op: Op, literals: tuple[int, int, int], bound: Bound) -> Expr:
         return self._make(op, (), literals, bound=bound)

@@ -81,17 +81,19 @@ def _analyze_kernel(
         return _given_up(result, f"line {problem.line}: {problem}")
     if not program.code:
         return result
-    try:
-        outcome, reasons = _analyze_program(program)
-    except RecursionError:
-        return _given_up(result, f"line {kernel.line}: {kernel.name} nests too deeply")
-    lines = [instruction.line for instruction in program.code]
-    result.nodes, result.accesses = assemble(outcome.ranges, lines)
-    result.globals_read = outcome.globals_read
-    result.globals_written = outcome.globals_written
-    for kind, (index, words) in outcome.properties.items():
-        place = reasons.instruction(index) if index >= 0 else ""
-        result.properties[kind] = ": ".join(part for part in (place, words) if part)
+    with _passes_over(program) as passes:
+        try:
+            outcome = passes.run()
+        except RecursionError:
+            return _given_up(result, f"line {kernel.line}: {kernel.name} nests too deeply")
+        lines = [instruction.line for instruction in program.code]
+        result.nodes, result.accesses = assemble(outcome.ranges, lines)
+        result.globals_read = outcome.globals_read
+        result.globals_written = outcome.globals_written
+        reasons = Reasons(passes.registers)
+        for kind, (index, words) in outcome.properties.items():
+            place = reasons.instruction(index) if index >= 0 else ""
+            result.properties[kind] = ": ".join(part for part in (place, words) if part)
     return result
 
 
@@ -101,25 +103,45 @@ def _given_up(result: KernelResult, reason: str) -> KernelResult:
     return result
 
 
-def _analyze_program(program: Program) -> tuple[Outcome, Reasons]:
-    flow = analyze_flow(program)
-    reaching = Reaching(program, flow)
-    registers = Registers(program, flow, reaching, Domain())
-    environments = Environments(registers)
-    bounds = Bounds(registers, environments, Lowering(Launch()))
-    environments.invariants = Invariants(registers, environments, bounds)
-    attribution = Attribution(registers, environments, bounds)
-    found = list(Scan(registers).run())
-    _mark_pointers(attribution, registers, found)
-    coverage = Coverage(registers, flow, environments, bounds)
-    ranges = Ranges(registers, environments, bounds, attribution, coverage)
-    outcome = ranges.run(f for f in found if isinstance(f, Touch))
-    for mark in found:
-        if isinstance(mark, Mark):
-            outcome.properties.setdefault(mark.property, (mark.index, mark.reason))
-    _calls(program, reaching, outcome)
-    _escapes(Escapes(program, reaching).run(), outcome)
-    return outcome, Reasons(registers)
+class _Passes:
+    """The passes over one program. They know one another, in cycles; `release` cuts these."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._flow = analyze_flow(program)
+        self._reaching = Reaching(program, self._flow)
+        self.registers = Registers(program, self._flow, self._reaching, Domain())
+        self._environments = Environments(self.registers)
+        self._bounds = Bounds(self.registers, self._environments, Lowering(Launch()))
+        self._environments.invariants = Invariants(self.registers, self._environments, self._bounds)
+
+    def run(self) -> Outcome:
+        registers, environments, bounds = self.registers, self._environments, self._bounds
+        attribution = Attribution(registers, environments, bounds)
+        found = list(Scan(registers).run())
+        _mark_pointers(attribution, registers, found)
+        coverage = Coverage(registers, self._flow, environments, bounds)
+        ranges = Ranges(registers, environments, bounds, attribution, coverage)
+        outcome = ranges.run(f for f in found if isinstance(f, Touch))
+        for mark in found:
+            if isinstance(mark, Mark):
+                outcome.properties.setdefault(mark.property, (mark.index, mark.reason))
+        _calls(self._program, self._reaching, outcome)
+        _escapes(Escapes(self._program, self._reaching).run(), outcome)
+        return outcome
+
+    def release(self) -> None:
+        self._environments.release()
+        self.registers.release()
+
+
+@contextmanager
+def _passes_over(program: Program) -> Iterator[_Passes]:
+    passes = _Passes(program)
+    try:
+        yield passes
+    finally:
+        passes.release()
 
 
 def _escapes(found: list[Escape], outcome: Outcome) -> None:

@@ -47,13 +47,14 @@ Split = tuple[dict[Monomial, "Poly"], "Poly"]
 class Poly:
     """An immutable polynomial. The zero polynomial has no terms."""
 
-    __slots__ = ("_bound", "_hash", "_split", "terms")
+    __slots__ = ("_bound", "_hash", "_split", "_varying", "terms")
 
     def __init__(self, terms: dict[Monomial, int]) -> None:
         self.terms = terms
         self._hash: int | None = None
         self._bound: Bound | None = None
         self._split: Split | None = None
+        self._varying: frozenset[Atom] | None = None
 
     def __hash__(self) -> int:
         if self._hash is None:
@@ -81,6 +82,12 @@ class Poly:
     @property
     def atoms(self) -> set[Atom]:
         return {atom for monomial in self.terms for atom in monomial}
+
+    @property
+    def varying_atoms(self) -> frozenset[Atom]:
+        if self._varying is None:
+            self._varying = frozenset([a for m in self.terms for a in m if not a.uniform])
+        return self._varying
 
     @property
     def uniform(self) -> bool:

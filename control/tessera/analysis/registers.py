@@ -36,6 +36,10 @@ class Registers:
         self._opaque_preds = 0
         self.slots = Slots(self)
 
+    def release(self) -> None:
+        """Cut the cycle with what knows this table. No question may follow."""
+        del self.slots
+
     # Operands of the instruction at a code index
 
     def operand(self, index: int, operand: Operand) -> Value:

@@ -77,16 +77,19 @@ def _pack(r: Registers, index: int, ins: Instruction) -> Value | None:
 
 def rejoin(poly: Poly) -> Poly:
     """`d * floor(x / d) + x mod d` as `x`, wherever both stand with fitting coefficients."""
+    quotients = [a for monomial in poly.terms for a in monomial if a.kind == "quot"]
+    if not quotients:
+        return poly
     for monomial, coefficient in poly.terms.items():
         for place, atom in enumerate(monomial):
             if atom.kind != "rem":
                 continue
+            other = next((a for a in quotients if a.args == atom.args), None)
+            if other is None:
+                continue
             numerator, divisor = atom.args
             rest = Poly({monomial[:place] + monomial[place + 1 :]: coefficient})
             factor = constant(divisor) if isinstance(divisor, int) else divisor
-            other = next((a for a in poly.atoms if a.kind == "quot" and a.args == atom.args), None)
-            if other is None:
-                continue
             high = rest.times(factor)
             high = high.times(of_atom(other)) if high is not None else None
             whole = rest.times(numerator)

@@ -12,7 +12,7 @@ import functools
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tessera.native.image import Entry, EntryKind, Image, ImageKind, open_image
 from tessera.native.ptx_binding import ffi, library, pointers, records, text_at
@@ -144,8 +144,7 @@ class Error:
         return f"{self.line}:{self.column}: {self.message}"
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(NamedTuple):
     """One operand; which fields mean something depends on `kind`, as in ir.h."""
 
     kind: OperandKind
@@ -166,8 +165,7 @@ class Operand:
         return self.bits - (1 << 64) if self.bits >> 63 else self.bits
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
+class Instruction(NamedTuple):
     """One instruction; unknown ones look like all others."""
 
     opcode: str
@@ -186,8 +184,7 @@ class Instruction:
         return modifier in self.modifiers
 
 
-@dataclass(frozen=True, slots=True)
-class Register:
+class Register(NamedTuple):
     name: str
     type: Type
     vector: int
@@ -233,7 +230,7 @@ class Function:
         view = parsed.view(index)
         self._parsed = parsed  # owns the memory that `view` points to
         self._view = view
-        self.name = parsed.text(int(ffi().cast("uintptr_t", view.name)))
+        self.name = parsed.strings[int(ffi().cast("uintptr_t", view.name))]
         self.is_entry = bool(view.is_entry)
         self.is_declaration = bool(view.is_declaration)
         self.is_broken = bool(view.is_broken)
@@ -265,16 +262,16 @@ class Function:
 
     @functools.cached_property
     def registers(self) -> tuple[Register, ...]:
-        text = self._parsed.text
+        strings = self._parsed.strings
         found = records("ts_ptx_register", self._view.registers, self._view.n_registers)
-        return tuple(Register(text(name), _TYPES[kind], vector) for name, kind, vector in found)
+        return tuple([Register(strings[name], _TYPES[kind], v) for name, kind, v in found])
 
     @functools.cached_property
     def labels(self) -> dict[str, int]:
         """Name to the index of the instruction that the label precedes."""
-        text = self._parsed.text
+        strings = self._parsed.strings
         found = records("ts_ptx_label", self._view.labels, self._view.n_labels)
-        return {text(name): index for name, index in found}
+        return {strings[name]: index for name, index in found}
 
     @functools.cached_property
     def blocks(self) -> tuple[Block, ...]:
@@ -305,15 +302,15 @@ class _Decoder:
     """Turns the flat arrays of one function into objects."""
 
     def __init__(self, parsed: _Parsed, view: Any) -> None:
-        self._text = parsed.text
+        self._strings = parsed.strings
         self._view = view
         words = pointers(view.modifiers, view.n_modifiers)
-        self._words = [parsed.text(pointer) for pointer in words]
+        self._words = [parsed.strings[pointer] for pointer in words]
         self._operands = list(records("ts_ptx_operand", view.operands, view.n_operands))
         self._leaves: dict[Sequence[int], Operand] = {}  # most operands repeat earlier ones
 
     def instructions(self) -> Iterator[Instruction]:
-        text, words, view = self._text, self._words, self._view
+        strings, words, view = self._strings, self._words, self._view
         mnemonics: dict[tuple[int, int], tuple[str, ...]] = {}
         for record in records("ts_ptx_instruction", view.instructions, view.n_instructions):
             (
@@ -326,7 +323,7 @@ class _Decoder:
                 modifiers = tuple(words[first_modifier : first_modifier + n_modifiers])
                 mnemonics[key] = modifiers
             yield Instruction(
-                text(opcode), text(full), modifiers, _TYPES[type_], _TYPES[type2], guard,
+                strings[opcode], strings[full], modifiers, _TYPES[type_], _TYPES[type2], guard,
                 bool(negated), self._slice(first_operand, n_operands), line, column,
             )  # fmt: skip
 
@@ -348,7 +345,7 @@ class _Decoder:
         ) = record  # fmt: skip
         return Operand(
             _OPERAND_KINDS[kind],
-            self._text(text) if text else "",
+            self._strings[text] if text else "",
             register,
             component,
             bool(negated),
@@ -363,6 +360,14 @@ class _Decoder:
         )
 
 
+class _Strings(dict[int, str]):
+    """The interned strings of a module, read when they are first asked for."""
+
+    def __missing__(self, pointer: int) -> str:
+        text = self[pointer] = text_at(pointer)
+        return text
+
+
 class _Parsed:
     """What the library knows of one module. Owns the memory that all views point into."""
 
@@ -372,7 +377,7 @@ class _Parsed:
         if handle == ffi().NULL:
             raise MemoryError("no memory to parse PTX")
         self.handle = ffi().gc(handle, library().ts_ptx_free)
-        self._strings: dict[int, str] = {}
+        self.strings = _Strings()  # by their addresses
         self._lock = threading.Lock()
 
     def errors(self) -> Iterator[Error]:
@@ -388,13 +393,6 @@ class _Parsed:
             raise MemoryError("no memory for the view of a PTX function")
         return view
 
-    def text(self, pointer: int) -> str:
-        """The interned string at an address."""
-        text = self._strings.get(pointer)
-        if text is None:
-            text = self._strings[pointer] = text_at(pointer)
-        return text
-
     def variables(self, pointer: Any, count: int) -> tuple[Variable, ...]:
         found = records("ts_ptx_variable", pointer, count)
         return tuple([self._variable(record) for record in found])
@@ -405,7 +403,7 @@ class _Parsed:
             has_initializer, alignment, size, offset, pointer_alignment,
         ) = record  # fmt: skip
         return Variable(
-            self.text(name),
+            self.strings[name],
             _SPACES[space],
             _TYPES[type_],
             vector,
