@@ -111,7 +111,8 @@ CUresult enqueue_batch(Batch<Form>& batch, CUstream stream, bool per_thread, Cal
     return after_call(home);
   }
   const auto describe = [&] { return batch.footprint; };
-  // While another thread waits in the driver for pageable memory, launches go on: not where nobody knows what it writes.
+  // While another thread waits in the driver for pageable memory, launches go on: not where nobody knows what it
+  // writes.
   if (batch.footprint.everything) return enqueue(stream, per_thread, describe, call);
   return complete(stream, per_thread, describe, call);
 }

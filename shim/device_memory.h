@@ -48,8 +48,8 @@ class DeviceMemory {
   /// Ends the wait of every ordered free, after a synchronization of everything.
   void settle();
 
-  /// Whether the address is one of those that are served from here. What is left of the slot the driver may use for its own:
-  /// on a real one the globals of modules lie right behind the last reservation.
+  /// Whether the address is one of those that are served from here. What is left of the slot the driver may use for its
+  /// own: on a real one the globals of modules lie right behind the last reservation.
   bool in_slot(uint64_t address) const { return address - base_ < parts_bytes_.load(std::memory_order_acquire); }
 
   /// What the program maps itself: the questions below are answered of it, too, with a run for an allocation.

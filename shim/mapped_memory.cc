@@ -93,6 +93,7 @@ const MappedMemory::Handle* MappedMemory::handle(CUmemGenericAllocationHandle ha
 
 std::vector<Range> MappedMemory::places_of(const Handle& handle) const {
   std::vector<Range> places;
+  places.reserve(handle.places.size());
   for (const uint64_t begin : handle.places) places.push_back({begin, pieces_.at(begin).end});
   return places;
 }
