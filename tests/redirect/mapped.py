@@ -75,7 +75,7 @@ class Program:
     def run(self, operation: dict[str, Any]) -> None:
         kind, stream = operation["kind"], self.streams[operation["stream"]]
         to, source, value = tuple(operation["to"]), tuple(operation["from"]), operation["value"]
-        if kind in ("map", "unmap", "alias", "export"):
+        if kind in ("map", "unmap", "move", "alias", "export"):
             getattr(self, "do_" + kind)(stream, to, source, value)
             return
         x, y = self.area(to, value), self.area(source, value // 2)
@@ -121,6 +121,15 @@ class Program:
             check(driver.cuMemRelease(handle))
         else:
             self.spare.append(handle)
+
+    def do_move(self, _stream: Any, to: Place, source: Place, _value: int) -> None:
+        """Memory from one address to another, with what is in it."""
+        if to in self.mapped or source not in self.mapped:
+            return
+        check(driver.cuCtxSynchronize())
+        handle = self.mapped.pop(source)
+        check(driver.cuMemUnmap(self.address(source), PIECE))
+        self.place(to, handle)
 
     def do_alias(self, _stream: Any, to: Place, source: Place, _value: int) -> None:
         if to not in self.mapped and source in self.mapped:

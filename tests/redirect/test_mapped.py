@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from redirect.machine import Machine
 
 PROGRAM = Path(__file__).with_name("mapped.py")
-MEMORY = ["map", "map", "map", "unmap", "alias", "export"]
+MEMORY = ["map", "unmap", "move", "move", "alias", "alias", "export"]
 WORK = ["fill", "combine", "every_other", "gather", "memset", "copy", "upload", "download"]
 RUNS = int(os.environ.get("TESSERA_TEST_RANDOM_PROGRAMS", "10"))
 
@@ -25,9 +25,7 @@ places = st.tuples(st.integers(0, 1), st.integers(0, 3))
 @st.composite
 def operations(draw: st.DrawFn) -> list[dict[str, Any]]:
     # A few pieces to begin with: else most of the program would have nothing to work on.
-    kinds = ["map"] * 4 + draw(
-        st.lists(st.sampled_from(MEMORY + 2 * WORK), min_size=10, max_size=70)
-    )
+    kinds = ["map"] * 4 + draw(st.lists(st.sampled_from(MEMORY + WORK), min_size=25, max_size=70))
     drawn = []
     for index, kind in enumerate(kinds):
         to = (index // 2, index % 2) if index < 4 else draw(places)
