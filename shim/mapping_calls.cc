@@ -185,12 +185,12 @@ TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle 
 }
 
 TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
+  if (!follows()) return after_call(driver().cuMemRetainAllocationHandle(handle, address));
   // Memory of cuMemAlloc has no such handle, and the driver says so of any address that it did not map.
-  const auto device_address = reinterpret_cast<CUdeviceptr>(address);
-  const bool served = runtime().active() && world().memory.in_slot(device_address);
+  const bool served = world().memory.in_slot(reinterpret_cast<CUdeviceptr>(address));
   const CUresult result =
       driver().cuMemRetainAllocationHandle(handle, served ? reinterpret_cast<void*>(kNowhere) : address);
-  if (result == CUDA_SUCCESS && follows()) {
+  if (result == CUDA_SUCCESS) {
     const std::lock_guard lock(world().mutex);
     world().memory.mapped().retained(*handle);
   }
