@@ -18,7 +18,7 @@ import pytest
 pytestmark = pytest.mark.gpu
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "cases/programs"
-FILES = ("memory", "launches", "order", "coherence", "processes", "batches", "graphs")
+FILES = ("memory", "launches", "order", "coherence", "processes", "batches", "graphs", "mapping")
 LEFT_OUT = {"out_of_memory", "one_block_of_all", "out_of_memory_in_order", "leak"}
 CASES = [
     (name, case)
