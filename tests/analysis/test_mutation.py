@@ -123,7 +123,7 @@ def a_join_has_one_input(patch: pytest.MonkeyPatch) -> None:
 @fault("pointers")
 def a_store_to_a_slot_is_overlooked(patch: pytest.MonkeyPatch) -> None:
     wrap(
-        patch, slots.Slots, "pointers",
+        patch, slots.Slots, "words",
         lambda original, *args: (found := original(*args)) and found[:1],
     )  # fmt: skip
 
@@ -175,6 +175,14 @@ def a_quotient_is_zero(patch: pytest.MonkeyPatch) -> None:
         domain.Domain, "quotient",
         lambda self, value, divisor, bound=None: domain.Value(ZERO, value.obligations),
     )  # fmt: skip
+
+
+@fault("elementwise")
+def a_part_of_two_digits_is_dropped(patch: pytest.MonkeyPatch) -> None:
+    def fewer(original: Any, domain: Any, digit: Any, cuts: list[int]) -> Poly:
+        return original(domain, digit, [*cuts[:1], *cuts[2:]])
+
+    wrap(patch, digits, "_in_parts", fewer)
 
 
 @fault("elementwise", "indirect")

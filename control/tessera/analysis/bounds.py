@@ -9,12 +9,12 @@ taken as one quantity.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
 
 from tessera.analysis.domain import Obligation, Value
 from tessera.analysis.environment import Direction, Env, Environments, Fact, Proviso
-from tessera.analysis.flow import Edge
 from tessera.analysis.launch import INT64_MAX, INT64_MIN, Expr
 from tessera.analysis.lower import Lowering
 from tessera.analysis.polynomial import Atom, Monomial, Poly, constant
@@ -344,7 +344,7 @@ class Bounds:
         if divisor.lo is divisor.hi and divisor.lo is not None:
             lo = None if inner.lo is None else self.launch.floor_div(inner.lo, divisor.lo)
             hi = None if inner.hi is None else self.launch.floor_div(inner.hi, divisor.lo)
-            return Range(lo, hi, inner.provisos)
+            return Range(lo, hi, inner.provisos | divisor.provisos)
         # The value is obliged to have a numerator of at least 0 and a divisor of at least 1.
         if inner.hi is None:
             return Range(self.launch.zero, None)
@@ -453,7 +453,15 @@ class Bounds:
         return self.hull([first, second])
 
     def _range_phi(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
-        return self._join(atom, list(zip(*atom.args, strict=True)))
+        inputs = zip(*atom.args, strict=True)
+        on_edge = self._environments.on_edge
+        return self._join(atom, lambda: [(value, on_edge(edge)) for edge, value in inputs])
+
+    def _range_stored(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
+        """Words of an array, each seen from where it is stored."""
+        words, _, _, kind = atom.args
+        registers, at = self._registers, self._environments.at
+        return self._join(atom, lambda: [(w.value(registers, kind), at(w.store)) for w in words])
 
     def _range_loopphi(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
         """Between 0 and what it starts with, if every way round the loop keeps it there: a size
@@ -466,17 +474,18 @@ class Bounds:
             return UNBOUNDED
         definition, inputs = atom.args
         body = self._registers.flow.loops[definition.at].body
-        edges = [(edge, self._registers.value(d)) for edge, d in inputs]
-        start = self._incoming(atom, [(e, v) for e, v in edges if e.source not in body])
+        on_edge = self._environments.on_edge
+        ways = [(e.source in body, self._registers.value(d), on_edge(e)) for e, d in inputs]
+        start = self._incoming(atom, [(v, env) for back, v, env in ways if not back])
         found = UNBOUNDED
         if start.lo is not None and start.hi is not None:
             guess = self.hull([start, Range(self.launch.zero, self.launch.zero)])
-            found = self._kept(atom, guess, [(e, v) for e, v in edges if e.source in body])
+            found = self._kept(atom, guess, [(v, env) for back, v, env in ways if back])
         if not self._active:
             self._joins[atom] = found
         return found
 
-    def _kept(self, atom: Atom, guess: Range, back: list[tuple[Edge, Value]]) -> Range:
+    def _kept(self, atom: Atom, guess: Range, back: list[tuple[Value, Env]]) -> Range:
         """A guess at a loop's variable, which rests on what every way round makes of it."""
         assumed = Proviso(conditions=(self.launch.zero,))  # until more is known, it does not hold
         assert guess.lo is not None
@@ -494,21 +503,21 @@ class Bounds:
         self._checks.pop(assumed, None)
         return UNBOUNDED if stays is launch.zero else found
 
-    def _join(self, atom: Atom, inputs: list[tuple[Edge, Value]]) -> Range:
-        """The hull of what comes in along each edge, seen from there."""
+    def _join(self, atom: Atom, inputs: Callable[[], list[tuple[Value, Env]]]) -> Range:
+        """The hull of what comes in from several places, seen from there."""
         if atom in self._joins:
             return self._joins[atom]
         if atom in self._active:
             return UNBOUNDED
-        found = self._incoming(atom, inputs)
+        found = self._incoming(atom, inputs())
         if not self._active:
             self._joins[atom] = found
         return found
 
-    def _incoming(self, atom: Atom, inputs: list[tuple[Edge, Value]]) -> Range:
+    def _incoming(self, atom: Atom, inputs: list[tuple[Value, Env]]) -> Range:
         self._active.add(atom)
         try:
-            ranges = [self._value_range(v, self._environments.on_edge(e)) for e, v in inputs]
+            ranges = [self._value_range(value, env) for value, env in inputs]
         finally:
             self._active.discard(atom)
         return self.hull(ranges) if ranges else UNBOUNDED

@@ -8,10 +8,11 @@ in a launch that runs through all numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
-from tessera.analysis.domain import Domain
+from tessera.analysis.domain import Domain, Value
 from tessera.analysis.launch import Bound
 from tessera.analysis.polynomial import ONE, ZERO, Atom, Poly, constant, of_atom
 
@@ -98,6 +99,53 @@ def _lies_below(a: Digit, b: Digit) -> bool:
     if isinstance(a.high, int) and isinstance(b.low, int):
         return b.low % a.high == 0
     return a.high == b.low
+
+
+def without_overlaps(domain: Domain, poly: Poly, fixed: Container[Atom]) -> Poly:
+    """A polynomial with digits that share parts of one number taken apart into the parts, each of
+    which then counts once: `x mod 8 + 8 * (x / 4 mod 8)` is `x mod 4 + 12 * (x / 4 mod 2) +
+    16 * (x / 8 mod 4)`. Digits in `fixed` stay as they are."""
+    groups: dict[Poly, dict[Atom, Digit]] = {}
+    for monomial in poly.terms:
+        for atom in monomial:
+            if atom.kind in ("rem", "quot") and (digit := digit_of(atom)) is not None:
+                groups.setdefault(digit.index, {})[atom] = digit
+    for found in groups.values():
+        if len(found) > 1 and not any(atom in fixed for atom in found):
+            poly = _taken_apart(domain, poly, found)
+    return poly
+
+
+def _taken_apart(domain: Domain, poly: Poly, digits: dict[Atom, Digit]) -> Poly:
+    known = list(digits.values())
+    if not any(overlap(a, b) for place, a in enumerate(known) for b in known[:place]):
+        return poly
+    ends = {end for digit in known for end in (digit.low, digit.high) if end is not None}
+    cuts = sorted(end for end in ends if isinstance(end, int))
+    if len(cuts) < len(ends) or any(b % a for a, b in pairwise(cuts)):
+        return poly
+    out: Poly | None = poly
+    for atom, digit in digits.items():
+        if out is not None:
+            out = out.substitute(atom, _in_parts(domain, digit, cuts))
+    return poly if out is None else out
+
+
+def _in_parts(domain: Domain, digit: Digit, cuts: list[int]) -> Poly:
+    """A digit as the sum of its parts between cuts."""
+    out = ZERO
+    assert isinstance(digit.low, int)
+    assert not isinstance(digit.high, Poly)
+    for low, high in pairwise([*cuts, None]):
+        assert low is not None
+        if low < digit.low or (digit.high is not None and low >= digit.high):
+            continue
+        number = digit.index
+        if high is not None and not (digit.high is None and low == cuts[-1]):
+            number = domain.remainder(number, high)
+        part = domain.quotient(Value(number), low).poly
+        out = out + part.scale(low // digit.low)
+    return out
 
 
 # Tiles: program ids that run through the tiles of a matrix in groups of rows

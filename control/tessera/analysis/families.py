@@ -15,7 +15,7 @@ from tessera.analysis.bounds import Bounds, Form, Range, Term
 from tessera.analysis.environment import Env, Proviso
 from tessera.analysis.launch import Expr
 from tessera.analysis.model import MAX_LEVELS
-from tessera.analysis.polynomial import ONE, Atom, Poly
+from tessera.analysis.polynomial import ONE, Atom, Monomial, Poly
 from tessera.analysis.touches import Touch
 
 NO_LIMITS: Mapping[Poly, Poly] = {}
@@ -68,7 +68,34 @@ def families(bounds: Bounds, root: Atom, members: list[Member]) -> Iterator[Fami
         key = (shape, len(member.terms), member.rest, bounded)
         groups.setdefault(key, Family(root)).members.append(member)
     for family in groups.values():
-        yield from _cut(family)
+        for piece in _cut(family):
+            _part_at_gaps(bounds, piece)
+            yield piece
+
+
+def _part_at_gaps(bounds: Bounds, family: Family) -> None:
+    """Cut the terms of members that all lie at one place where their parts leave gaps."""
+    for term in list(family.first.terms):
+        pieces = _without_gaps(term.part)
+        if len(pieces) < 2 or any(_term(m, term).shift != term.shift for m in family.members):
+            continue
+        if any(term.part in member.env.directions() for member in family.members):
+            continue  # what is known of the whole would be lost
+        if term.shift and pieces[0].content() > 1:
+            continue  # it is no whole number of any piece's steps
+        for member in family.members:
+            mine = _term(member, term)
+            place = member.terms.index(mine)
+            member.terms[place : place + 1] = _pieces_of(bounds, mine, pieces, member.env)
+
+
+def _pieces_of(bounds: Bounds, term: Term, pieces: list[Poly], env: Env) -> Iterator[Term]:
+    for place, piece in enumerate(pieces):
+        content = piece.content()
+        part = piece.divide_exactly(content)
+        found = Term(term.factor.scale(content), part, 0, bounds.range(part, env))
+        # The shift is one of the finest steps: the first piece has them.
+        yield found if place else bounds.shifted(found, term.shift)
 
 
 def _align(bounds: Bounds, members: list[Member]) -> None:
@@ -125,6 +152,25 @@ def _least_width(part: Poly) -> int:
         if len(monomial) == 1 and is_full(monomial[0]):
             width += abs(coefficient) * ((monomial[0].hi or 0) - (monomial[0].lo or 0))
     return width + 1
+
+
+def _without_gaps(part: Poly) -> list[Poly]:
+    """A sum cut where its larger terms leave gaps that the smaller ones surely do not fill."""
+    if len(part.terms) < 2:
+        return [part] if part.terms else []
+    terms = sorted(part.terms.items(), key=lambda term: abs(term[1]))
+    pieces: list[dict[Monomial, int]] = [{}]
+    reach: int | None = 0  # from the smallest to the largest value of a piece, at most
+    step = abs(terms[0][1])
+    for monomial, weight in terms:
+        room = None if reach is None else reach if weight % step else reach + step
+        if room is not None and abs(weight) > room:
+            pieces.append({})
+            reach, step = 0, abs(weight)
+        pieces[-1][monomial] = weight
+        lo, hi = Poly({monomial: weight}).bound()
+        reach = None if reach is None or lo is None or hi is None else reach + hi - lo
+    return [Poly(piece) for piece in pieces if piece]
 
 
 def is_full(atom: Atom) -> bool:

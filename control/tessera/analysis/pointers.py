@@ -130,7 +130,8 @@ class Attribution:
         if stored not in self._arrays:
             places = self._arrays[stored] = dict[Atom, list[int | None]]()
             for word in stored.args[0]:
-                for target in self._known_targets(word.value.poly):
+                value = word.value(self._registers, stored.args[3])
+                for target in self._known_targets(value.poly):
                     places.setdefault(target.root, []).append(word.at)
         return self._arrays[stored]
 
@@ -140,7 +141,10 @@ class Attribution:
             refine = self._environments.refine
             return [(a, refine(env, pred)), (b, refine(env, pred.negated()))]
         if choice.kind == "stored":
-            return [(word.value, self._environments.at(word.store)) for word in choice.args[0]]
+            return [
+                (word.value(self._registers, choice.args[3]), self._environments.at(word.store))
+                for word in choice.args[0]
+            ]
         edges, values = choice.args
         return [
             (value, self._environments.on_edge(edge))
@@ -198,7 +202,8 @@ class Attribution:
         if choice.kind == "phi":
             return [value.poly for value in choice.args[1]]
         if choice.kind == "stored":
-            return [word.value.poly for word in choice.args[0]]
+            words, _, _, kind = choice.args
+            return [word.value(self._registers, kind).poly for word in words]
         return [self._registers.value(d).poly for _, d in choice.args[1]]
 
     def _roots_of(self, poly: Poly, found: dict[Atom, set[Atom | None]]) -> set[Atom | None]:

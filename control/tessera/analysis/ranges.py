@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from tessera.analysis.bounds import Bounds
 from tessera.analysis.coverage import NOT_TOLD, Coverage, Whole
+from tessera.analysis.digits import without_overlaps
 from tessera.analysis.domain import Value
 from tessera.analysis.environment import Env, Environments, Fact, Proviso
 from tessera.analysis.families import Box, Hull, Member, families, hull, member_of
@@ -32,7 +33,6 @@ MAX_SPLIT = 64  # touches of a kernel whose indices are taken apart too
 MAX_SIDES = 10_000  # touches still to be taken apart
 MAX_JOINS = 2  # on the way to one touch that are gone back over
 MAX_PLACES = 16  # words of an array that are told apart
-WORD = 8
 
 
 @dataclass(slots=True)
@@ -181,7 +181,8 @@ class Ranges:
                 here = self._environments.refine(env, pred)
                 self._met[here] = choice, word
                 made = self._environments.at(word.store)
-                yield self._side(address, {choice: word.value}, here, made)
+                value = word.value(self._registers, choice.args[3])
+                yield self._side(address, {choice: value}, here, made)
             return
         edges = choice.args[0]
         alike = [a for a in _alone(address) if a.kind == "phi" and a.args[0] == edges]
@@ -207,11 +208,22 @@ class Ranges:
         flow, node_of = self._registers.flow, self._registers.reaching.node_of
         if choice.kind == "stored":
             there = node_of[choice.args[1]]
-            if not _places_of(choice):
+            if not _places_of(choice) or not self._are_constant(choice):
                 return False
         else:
             there = choice.args[0][0].target
         return flow.loops_around(there) == flow.loops_around(node_of[touch.index])
+
+    def _are_constant(self, stored: Atom) -> bool:
+        """Whether each word of an array is the same whenever it is stored: it is made of nothing
+        that another way round a loop would change."""
+        flow = self._registers.flow
+        words, _, _, kind = stored.args
+        return not any(
+            flow.loops_around(home) or home in flow.tangled
+            for word in words
+            for home in word.value(self._registers, kind).poly.homes()
+        )
 
     def _settled(self, address: Poly, env: Env) -> tuple[Poly, frozenset[Proviso]]:
         """An address in which `x` is `d * (x / d) + c` wherever `x mod d` is known to be c."""
@@ -226,6 +238,8 @@ class Ranges:
             if difference is not None:
                 address = address + difference
                 provisos.add(known.proviso)
+        told = {atom for about in env.directions() for atom in about.varying_atoms}
+        address = without_overlaps(self._registers.domain, address, told)
         return address, frozenset(provisos)
 
     def _known_remainders(self, env: Env) -> list[Remainder]:
@@ -316,7 +330,7 @@ class Ranges:
 
     def _meets(self, stored: Atom, places: list[int | None]) -> Expr:
         """Whether the launch may load from one of these places in an array of words."""
-        _, index, offset = stored.args
+        _, index, offset, kind = stored.args
         env = self._environments.at(index)
         found = self._bounds.range(offset.poly, env)
         provisos = found.provisos | {self._bounds.claim(offset.obligations, env)}
@@ -328,8 +342,8 @@ class Ranges:
         for place in places:
             if place is None:
                 return launch.one
-            from_here = launch.less_equal(launch.const(place - WORD + 1), found.hi)
-            to_here = launch.less_equal(found.lo, launch.const(place + WORD - 1))
+            from_here = launch.less_equal(launch.const(place - kind.size + 1), found.hi)
+            to_here = launch.less_equal(found.lo, launch.const(place + kind.size - 1))
             met = launch.either(met, launch.both(from_here, to_here))
         return launch.select(reliable, met, launch.one)
 
@@ -444,13 +458,13 @@ def _merged(ranges: list[ByteRange]) -> list[ByteRange]:
 def _places_of(stored: Atom) -> list[tuple[Word, Pred]]:
     """Each word that a load may have met, and what tells that it was that one; none where the
     words are many, or a load may meet a part of one."""
-    words, _, offset = stored.args
+    words, _, offset, kind = stored.args
     first = offset.poly.terms.get((), 0)
     varying = offset.poly.shift(-first)
     pitch = varying.content()
-    if len(words) > MAX_PLACES or pitch % WORD or not pitch:
+    if len(words) > MAX_PLACES or pitch % kind.size or not pitch:
         return []
-    if any(word.at is None or (word.at - first) % WORD for word in words):
+    if any(word.at is None or (word.at - first) % kind.size for word in words):
         return []
     step = varying.divide_exactly(pitch)
     return [
@@ -466,11 +480,8 @@ def _alone(address: Poly) -> list[Atom]:
 
 
 def _index_choice(address: Poly) -> Atom | None:
-    """A choice between two values of an index in an address."""
-    for monomial in address.terms:
-        if len(monomial) == 1 and monomial[0].kind == "sel":
-            return monomial[0]
-    return None
+    """A choice between values of an index in an address."""
+    return next((a for a in _alone(address) if a.kind in ("sel", "stored")), None)
 
 
 def _remainder(fact: Fact) -> Remainder | None:

@@ -17,7 +17,7 @@ NO_ATOMS: frozenset[Atom] = frozenset()
 MAX_NESTED = 32  # facts that are used to bound one another
 _FUNCTIONS = frozenset(("quot", "rem", "wrap", "min", "max", "and", "or", "xor", "pow2"))
 """Atoms whose ranges are made of the ranges of their arguments at the same place."""
-_JOINS = frozenset(("phi", "loopphi", "other_lane"))
+_JOINS = frozenset(("phi", "loopphi", "other_lane", "stored"))
 """Atoms whose ranges depend on the joins that are being bounded, and not on the place."""
 
 

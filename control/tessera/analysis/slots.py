@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tessera.analysis.registers import Registers
 
 MAX_WORDS = 16
+WORD = 8  # bytes of a pointer
 MAX_PARAMETER_WORDS = 128
 MAX_OFFSET = 1 << 40  # bytes: no local variable is as large
 
@@ -45,13 +46,32 @@ def elements(operand: Operand) -> tuple[Operand, ...]:
     return operand.elements if operand.kind is OperandKind.VECTOR else (operand,)
 
 
+class Kind(NamedTuple):
+    """What a load reads a word as."""
+
+    size: int  # bytes
+    signed: bool
+
+
 class Word(NamedTuple):
-    """A word that the instruction at `store` stores (loads, if it is a parameter), and where in the
-    variable, if that is known."""
+    """A word that the instruction at `store` stores as its `slot`-th value (loads, if it is a
+    parameter), and where in the variable, if that is known. Its value is looked at when somebody
+    asks: it may depend on the load that meets it."""
 
     store: int
-    value: Value
+    slot: int
     at: int | None
+    parameter: Poly | None = None
+
+    def value(self, r: Registers, kind: Kind) -> Value:
+        """The word as a load of some kind reads it."""
+        if self.parameter is not None:
+            return Value(self.parameter)
+        found = stored(r, self.store, r.program.code[self.store], self.slot)
+        assert found is not None  # no array of words has any that are not known
+        if kind.size == WORD:
+            return found
+        return r.domain.interpret(found, 8 * kind.size, kind.signed)
 
 
 class Slots:
@@ -63,9 +83,8 @@ class Slots:
         self._sizes: dict[Symbol, dict[int, int]] = {}  # offset -> size of what is stored there
         self._spoilt: set[Symbol] = set()
         self._open: set[Symbol] = set()
-        # Stores of 8 bytes: (index, slot, offset; None: not known)
-        self._words: dict[Symbol, list[tuple[int, int, int | None]]] = {}
-        self._pieces: dict[Symbol, list[range]] = {}  # bytes of narrower stores
+        # What is stored, by its size: (index, slot, offset; None: not known)
+        self._words: dict[Symbol, dict[int, list[tuple[int, int, int | None]]]] = {}
         self._local_addresses = Escapes(
             registers.program, registers.reaching, (Space.LOCAL,), functions=False
         )
@@ -80,26 +99,22 @@ class Slots:
         definition = self._registers.reaching.before((symbol, offset, size), index)
         return self._registers.value(definition)
 
-    def pointers(self, symbol: Symbol, lo: int, hi: int) -> list[Word] | None:
-        """All words that are ever stored in a local variable where a load at an offset from `lo`
-        to `hi` meets them; None when they are too many, or not all known."""
+    def words(self, symbol: Symbol, lo: int, hi: int, size: int) -> list[Word] | None:
+        """All words of a size that are ever stored in a local variable where a load at an offset
+        from `lo` to `hi` meets them; None when they are too many, or not all known."""
         self._prepare()
-        stores = [
-            (index, slot, offset)
-            for index, slot, offset in self._words.get(symbol, [])
-            if offset is None or lo - 8 < offset < hi + 8
-        ]
-        if self._stage != "ready" or symbol in self._open or not stores or len(stores) > MAX_WORDS:
+        if self._stage != "ready" or symbol in self._open:
             return None
-        if any(piece.start < hi + 8 and lo < piece.stop for piece in self._pieces.get(symbol, [])):
-            return None  # a word could be put together from pieces
-        values = []
-        for index, slot, offset in stores:
-            value = stored(self._registers, index, self._registers.program.code[index], slot)
-            if value is None:
-                return None
-            values.append(Word(index, value, offset))
-        return values
+        found: list[Word] = []
+        for width, stores in self._words.get(symbol, {}).items():
+            for index, slot, offset in stores:
+                if offset is not None and not (lo - width < offset < hi + size):
+                    continue
+                instruction = self._registers.program.code[index]
+                if width != size or not is_followed(instruction, slot):
+                    return None  # a word could be put together from pieces
+                found.append(Word(index, slot, offset))
+        return found if 0 < len(found) <= MAX_WORDS else None
 
     def _prepare(self) -> None:
         if self._stage != "new":
@@ -134,20 +149,17 @@ class Slots:
             return
         offset = rest.constant
         size = STORAGE_BITS.get(ins.type, 0) // 8
-        if size == 8:
-            values = elements(ins.operands[1])
-            self._words.setdefault(symbol, []).extend(
-                (index, i, None if offset is None else offset + 8 * i) for i in range(len(values))
-            )
+        count = len(elements(ins.operands[1]))
+        if size == 0:
+            self._open.add(symbol)
         else:
-            count = size * len(elements(ins.operands[1])) or MAX_OFFSET
-            whole = range(-MAX_OFFSET, MAX_OFFSET)
-            piece = whole if offset is None else range(offset, offset + count)
-            self._pieces.setdefault(symbol, []).append(piece)
+            self._words.setdefault(symbol, {}).setdefault(size, []).extend(
+                (index, i, None if offset is None else offset + size * i) for i in range(count)
+            )
         if offset is None or size == 0:
             self._spoilt.add(symbol)
             return
-        for slot in range(len(elements(ins.operands[1]))):
+        for slot in range(count):
             self._note_one(symbol, offset + slot * size, size, index, slot)
 
     def _note_one(self, symbol: Symbol, offset: int, size: int, index: int, slot: int) -> None:
@@ -161,10 +173,12 @@ class Slots:
 
 def stored(r: Registers, index: int, ins: Instruction, slot: int) -> Value | None:
     """The value that a store leaves in a slot."""
-    element = elements(ins.operands[1])[slot]
-    if element.kind is OperandKind.FLOAT:
-        return None
-    return r.operand(index, element)
+    return r.operand(index, elements(ins.operands[1])[slot]) if is_followed(ins, slot) else None
+
+
+def is_followed(ins: Instruction, slot: int) -> bool:
+    """Whether what a store stores is a value that is followed."""
+    return elements(ins.operands[1])[slot].kind is not OperandKind.FLOAT
 
 
 def load(r: Registers, index: int, ins: Instruction, slot: int) -> Value | None:
@@ -181,34 +195,39 @@ def load(r: Registers, index: int, ins: Instruction, slot: int) -> Value | None:
             found = _slot(r, index, ins, symbol, offset, size)
         if found is not None:
             return found.with_obligations(address.obligations)
-    if symbol is not None and size == 8:
-        words = _words(r, index, symbol, rest.shift(slot * size))
+    if symbol is not None and size in (1, 2, 4, 8):
+        place = rest.shift(slot * size)
+        words = _words(r, index, symbol, place, size)
         if words is not None:
-            return _one_of(r, index, words, Value(rest.shift(slot * size), address.obligations))
+            kind = Kind(size, ins.type in SIGNED or not _widens(r, index, ins, size))
+            return _one_of(r, index, words, Value(place, address.obligations), kind)
     return _from_memory(r, index, ins, slot)
 
 
-def _words(r: Registers, index: int, symbol: Symbol, offset: Poly) -> list[Word] | None:
+def _words(r: Registers, index: int, symbol: Symbol, offset: Poly, size: int) -> list[Word] | None:
     """What a load of a word at an offset that varies may meet; None when that is not known."""
     lo, hi = offset.bound()
     if symbol.space is Space.LOCAL:
         lo, hi = -MAX_OFFSET if lo is None else lo, MAX_OFFSET if hi is None else hi
-        return r.slots.pointers(symbol, lo, hi)
+        return r.slots.words(symbol, lo, hi, size)
+    if symbol.kind != "parameter" or size != WORD:
+        return None
     first = offset.terms.get((), 0)
-    if symbol.kind != "parameter" or lo is None or hi is None or offset.content() % 8 or first % 8:
+    if lo is None or hi is None or offset.content() % 8 or first % 8:
         return None
     offsets = range(max(lo, first % 8), min(hi, symbol.size - 8) + 1, 8)
     if lo < 0 or len(offsets) > MAX_PARAMETER_WORDS:
         return None
-    return [Word(index, Value(r.parameter(symbol.offset + o, 8, True)), o) for o in offsets]
+    return [Word(index, 0, o, r.parameter(symbol.offset + o, 8, True)) for o in offsets]
 
 
-def _one_of(r: Registers, index: int, words: list[Word], offset: Value) -> Value:
-    """A word loaded from an array of words that are all known, at an offset that varies: if it is
-    used as an address, it is one of them."""
+def _one_of(r: Registers, index: int, words: list[Word], offset: Value, kind: Kind) -> Value:
+    """A word loaded from an array of words that are all known, at an offset that varies: it is one
+    of them, whatever it is used for."""
     node = r.reaching.node_of[index]
-    args = (tuple(words), index, offset)
-    atom = r.domain.fresh("stored", args, type_bound(64, True), (node,), loaded=True)
+    args = (tuple(words), index, offset, kind)
+    bound = type_bound(8 * kind.size, kind.signed or kind.size == WORD)
+    atom = r.domain.fresh("stored", args, bound, (node,), loaded=True)
     return Value(of_atom(atom), offset.obligations)
 
 
