@@ -92,7 +92,7 @@ def test_never_less_when_compiled_otherwise(architecture: str, options: tuple[st
 MUST_BE_UNKNOWN = (
     "loaded_or_given loaded_after_loop list list_written from_global_variable loaded_in_shared "
     "in_local halves_of_two halves_far_apart half_loaded packed difference_applied "
-    "called_with_loaded exchanged"
+    "called_with_loaded exchanged loaded_on_both_sides"
 ).split()
 WANTED = {  # roles by offset, as a reader of the source would give them
     "selected_by_data": {0: Mode.WRITE, 8: Mode.READ, 16: Mode.READ, 24: Mode.READ},

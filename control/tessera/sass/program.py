@@ -287,15 +287,21 @@ def constant_of(ins: Instruction) -> int | None:
     last = ins.operands[-1] if ins.operands else None
     if last is None or ins.guard is not None:
         return None
+    zeros = all(o.kind == "register" and o.variable is None for o in ins.operands[1:3])
     if ins.base == "HFMA2" and len(ins.operands) == 5:  # two halves as floating point
+        if not zeros or ins.modifiers not in ((), ("MMA",)):
+            return None
         try:
             halves = [struct.pack("<e", float(o.text)) for o in ins.operands[3:]]
         except (ValueError, OverflowError, struct.error):
             return None
         return int.from_bytes(halves[1] + halves[0], "little")
-    if ins.base in ("MOV", "UMOV", "IMAD", "LEPC") and last.kind == "number":
+    if last.kind != "number" or last.negative:
+        return None
+    if ins.base in ("MOV", "UMOV", "LEPC") and len(ins.operands) == 2:
         return last.value
-    return None
+    product = ins.base == "IMAD" and len(ins.operands) == 4 and not ins.has("WIDE", "HI", "X")
+    return last.value if product and zeros else None
 
 
 def _immediate(ins: Instruction) -> int | None:

@@ -114,7 +114,7 @@ class Resolver:
         return _short(frozenset(out))
 
     def _closure(self, atom: Atom) -> frozenset[tuple[Atom, str]]:
-        """Everything that a choice may be made of."""
+        """Everything that a choice may be made of, if it was ever written."""
         found = self._closures.get(atom)
         if found is not None:
             return found
@@ -136,7 +136,8 @@ class Resolver:
                             work.append((inner, mark))
             if len(seen) > MAX_CLOSURE:
                 raise UnknownRootError("the address depends on too much")
-        found = _short(frozenset(base))
+        # What was never written is no address, but what may be there in its stead may be one.
+        found = _short(frozenset(t for t in base if t[0] != ("e",)))
         self._closures[atom] = found
         return found
 

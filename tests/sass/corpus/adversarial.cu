@@ -28,6 +28,19 @@ __global__ void loaded_after_loop(float* out, const float* a, const float* const
     if (out[k] > 1.0f) p = table[k];
   out[i] = p[i];
 }
+__global__ void loaded_on_both_sides(float* out, const float* a, const float* const* table, int n) {
+  INDEX;
+  const float* p;
+  if (a[i] < 1.0f) {
+    p = a[i + 1] == 0.0f ? a : out;
+  } else if (i <= n) {
+    out[i + 1] = *a;
+    p = table[i & 7];
+  } else {
+    p = table[i & 7];
+  }
+  out[i] = p[i];
+}
 __global__ void list(float* out, Node* node) {
   float s = 0.0f;
   while (node) {
