@@ -7,9 +7,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from cuda_compiler import CompileError, compile_source
 from tessera.native import ptx
 
-nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
+pytest.importorskip("cuda.bindings.nvrtc")
 pathfinder = pytest.importorskip("cuda.pathfinder")
 
 SOURCES = Path(__file__).parent / "sources"
@@ -22,35 +23,20 @@ OPTIONS = {
 }
 
 
-def checked(result: tuple[object, ...]) -> object:
-    assert result[0] == nvrtc.nvrtcResult.NVRTC_SUCCESS, result[0]
-    return result[1] if len(result) > 1 else None
-
-
 def headers() -> list[str]:
     folder = pathfinder.find_nvidia_header_directory("cudart")
     return [f"--include-path={folder}"] if folder else []
 
 
 def compile_to_ptx(name: str, architecture: str, options: list[str]) -> bytes:
-    source = (SOURCES / f"{name}.cu").read_bytes()
-    program = checked(nvrtc.nvrtcCreateProgram(source, b"input.cu", 0, [], []))
+    source = (SOURCES / f"{name}.cu").read_text()
+    flags = [f"--gpu-architecture=compute_{architecture}", *headers(), *options]
     try:
-        flags = [f"--gpu-architecture=compute_{architecture}", *headers(), *options]
-        encoded = [flag.encode() for flag in flags]
-        (result,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
-        if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            log = bytearray(checked(nvrtc.nvrtcGetProgramLogSize(program)))  # type: ignore[arg-type]
-            checked(nvrtc.nvrtcGetProgramLog(program, log))
-            text = log.decode()
-            if "cannot open source file" in text:
-                pytest.skip("the CUDA headers are not installed")
-            pytest.fail(text)
-        code = bytearray(checked(nvrtc.nvrtcGetPTXSize(program)))  # type: ignore[arg-type]
-        checked(nvrtc.nvrtcGetPTX(program, code))
-        return bytes(code)
-    finally:
-        checked(nvrtc.nvrtcDestroyProgram(program))
+        return compile_source(source, *flags)[0].encode()
+    except CompileError as problem:
+        if "cannot open source file" in str(problem):
+            pytest.skip("the CUDA headers are not installed")
+        raise
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 
+import cuda_compiler as compiler
 import pytest
-from cuda.bindings import nvrtc
 from tessera.sass import DisassemblyError
 from tessera.sass.disassembly import nvdisasm
 
@@ -37,19 +36,8 @@ def source(name: str, architecture: str) -> str:
     return text
 
 
-@functools.cache
 def compile_source(text: str, architecture: str, *options: str) -> tuple[str, bytes]:
     """(PTX, cubin) of CUDA C++ for one real architecture."""
-    status, program = nvrtc.nvrtcCreateProgram(text.encode(), b"corpus.cu", 0, [], [])
-    assert status == nvrtc.nvrtcResult.NVRTC_SUCCESS
-    words = [f"--gpu-architecture={architecture}", "--std=c++17", *options]
-    (status,) = nvrtc.nvrtcCompileProgram(program, len(words), [w.encode() for w in words])
-    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-        log = b" " * nvrtc.nvrtcGetProgramLogSize(program)[1]
-        nvrtc.nvrtcGetProgramLog(program, log)
-        raise AssertionError(log.decode(errors="replace"))
-    ptx = b" " * nvrtc.nvrtcGetPTXSize(program)[1]
-    nvrtc.nvrtcGetPTX(program, ptx)
-    cubin = b" " * nvrtc.nvrtcGetCUBINSize(program)[1]
-    nvrtc.nvrtcGetCUBIN(program, cubin)
-    return ptx.rstrip(b"\0 ").decode(), cubin
+    return compiler.compile_source(
+        text, f"--gpu-architecture={architecture}", "--std=c++17", *options
+    )
