@@ -127,7 +127,8 @@ CUresult DeviceMemory::finish(uint64_t address, bool ordered, CUdeviceptr* out) 
   Owner owner{nullptr, next_id_++, ordered};
   driver().cuCtxGetCurrent(&owner.context);
   owners_[address] = owner;
-  if (ordered) part_of(address)->pool.take(find(address)->size());
+  const auto allocation = find(address);
+  if (ordered && allocation) part_of(address)->pool.take(allocation->size());
   *out = address;
   return CUDA_SUCCESS;
 }
@@ -437,7 +438,8 @@ CUresult DeviceMemory::export_mapped(uint64_t begin, int* fd) const {
   const auto piece = mapped_.piece_of(begin);
   if (!piece || piece->begin != begin || mapped_.stays_home(*piece)) return CUDA_ERROR_INVALID_VALUE;
   CUmemGenericAllocationHandle handle = 0;
-  const CUresult result = driver().cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(begin));
+  void* address = reinterpret_cast<void*>(begin);  // NOLINT(performance-no-int-to-ptr)
+  const CUresult result = driver().cuMemRetainAllocationHandle(&handle, address);
   if (result != CUDA_SUCCESS) return result;
   const CUresult exported =
       driver().cuMemExportToShareableHandle(fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);

@@ -44,7 +44,8 @@ uint64_t MappedMemory::propose(uint64_t bytes, uint64_t alignment, uint64_t floo
   if (bytes == 0 || bytes > slot_.size()) return 0;
   alignment = std::max<uint64_t>(alignment, TS_GRANULE);
   // From the middle up: the memory that is served from the slot grows from its begin.
-  uint64_t at = round_up(std::max({slot_.begin + slot_.size() / 2, floor, refused == 0 ? 0 : refused + kGap}), alignment);
+  uint64_t at =
+      round_up(std::max({slot_.begin + slot_.size() / 2, floor, refused == 0 ? 0 : refused + kGap}), alignment);
   while (at < slot_.end && bytes <= slot_.end - at) {
     if (fits({at, at + bytes})) return at;
     auto next = reservations_.upper_bound(at + bytes + kGap - 1);
@@ -207,8 +208,8 @@ void MappedMemory::end_access(Range range, const CUmemAccessDesc* access, size_t
     change(piece, [&](Piece& changed) {
       changed.accessible = changed.was_accessible;
       if (!done) return;
-      changed.accessible = backing != handles_.end() &&
-                           keeps_access(access, count, backing->second.device, changed.was_accessible);
+      changed.accessible =
+          backing != handles_.end() && keeps_access(access, count, backing->second.device, changed.was_accessible);
     });
   });
 }

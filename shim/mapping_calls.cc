@@ -21,7 +21,8 @@ namespace {
 
 constexpr unsigned kFile = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
-std::atomic<int64_t> last_release{0};  // when workers were last told to let memory of the program go, on the steady clock
+std::atomic<int64_t> last_release{
+    0};  // when workers were last told to let memory of the program go, on the steady clock
 
 int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
@@ -187,9 +188,10 @@ TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle 
 TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
   if (!follows()) return after_call(driver().cuMemRetainAllocationHandle(handle, address));
   // Memory of cuMemAlloc has no such handle, and the driver says so of any address that it did not map.
-  const bool served = world().memory.in_slot(reinterpret_cast<CUdeviceptr>(address));
-  const CUresult result =
-      driver().cuMemRetainAllocationHandle(handle, served ? reinterpret_cast<void*>(kNowhere) : address);
+  if (world().memory.in_slot(reinterpret_cast<CUdeviceptr>(address))) {
+    address = reinterpret_cast<void*>(kNowhere);  // NOLINT(performance-no-int-to-ptr)
+  }
+  const CUresult result = driver().cuMemRetainAllocationHandle(handle, address);
   if (result == CUDA_SUCCESS) {
     const std::lock_guard lock(world().mutex);
     world().memory.mapped().retained(*handle);
@@ -271,9 +273,9 @@ TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGeneri
   return after_call(result);
 }
 
-TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuMulticastBindMem(CUmemGenericAllocationHandle multicast, size_t multicast_offset,
-                                                         CUmemGenericAllocationHandle memory, size_t memory_offset,
-                                                         size_t size, unsigned long long flags) {
+TESSERA_DRIVER_ENTRY CUresult CUDAAPI cuMulticastBindMem(CUmemGenericAllocationHandle multicast,
+                                                         size_t multicast_offset, CUmemGenericAllocationHandle memory,
+                                                         size_t memory_offset, size_t size, unsigned long long flags) {
   const auto call = [&] {
     return driver().cuMulticastBindMem(multicast, multicast_offset, memory, memory_offset, size, flags);
   };

@@ -54,7 +54,6 @@ bool correct(void* data, CUpointer_attribute attribute, const Place& place) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       return put(data, owner.ordered ? nullptr : owner.context);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-      return put<unsigned long long>(data, owner.id);
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
       return put<unsigned long long>(data, owner.id);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -70,7 +69,7 @@ bool correct(void* data, CUpointer_attribute attribute, const Place& place) {
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return put(data, owner.ordered ? default_pool_of(device) : nullptr);
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-      return !owner.ordered && put<void*>(data, reinterpret_cast<void*>(block));
+      return !owner.ordered && put<uint64_t>(data, block);
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
       return !owner.ordered &&
              put<size_t>(data, (allocation.end - block + kDriverBlock - 1) / kDriverBlock * kDriverBlock);

@@ -51,6 +51,7 @@ TrialMemory::TrialMemory(const Claims& claims)
 
 bool TrialMemory::write_launch(const LaunchRequest& request, std::span<const uint8_t> parameters) {
   std::vector<ts_ring_range> ranges;
+  ranges.reserve(claims_.all.size() + claims_.needed.size());
   for (const Range& range : claims_.all) ranges.push_back({range.begin, range.end, 0});
   for (const Range& range : claims_.needed) ranges.push_back({range.begin, range.end, TS_RANGE_PULL});
   const uint64_t bytes = transport::launch_message_size(ranges.size(), request.attributes.size(), parameters.size());

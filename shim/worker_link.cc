@@ -356,6 +356,7 @@ std::vector<uint64_t> WorkerLink::eviction_order(std::span<const Range> keep) co
   }
   std::sort(held.begin(), held.end());
   std::vector<uint64_t> order;
+  order.reserve(held.size());
   for (const auto& [used, granule] : held) order.push_back(granule);
   return order;
 }
