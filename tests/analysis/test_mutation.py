@@ -25,11 +25,13 @@ from tessera.analysis import (
     domain,
     environment,
     families,
+    guards,
     invariants,
     launch,
     pointers,
     ranges,
     registers,
+    sides,
     slots,
     touches,
     transfer,
@@ -241,7 +243,7 @@ def a_guard_of_the_launch_is_inverted(patch: pytest.MonkeyPatch) -> None:
         guard = original(self, env)
         return None if guard is None else self._launch.negate(guard)
 
-    wrap(patch, ranges.Ranges, "_guard", inverted)
+    wrap(patch, guards.Guards, "of", inverted)
 
 
 @fault("elementwise")
@@ -272,7 +274,7 @@ def negative_factors_are_positive(patch: pytest.MonkeyPatch) -> None:
 
 @fault("pointers")
 def a_word_of_an_array_is_never_met(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ranges.Ranges, "_meets", lambda self, *_: self._launch.zero)
+    patch.setattr(guards.Guards, "meets", lambda self, *_: self._launch.zero)
 
 
 @fault("pointers")
@@ -293,6 +295,31 @@ def remainders_of_a_range_never_come_round(patch: pytest.MonkeyPatch) -> None:
         return bounds.Range(lo, hi, inner.provisos)
 
     wrap(patch, bounds.Bounds, "_window", straight)
+
+
+@fault("indirect")
+def a_ring_comes_round_once_at_most(patch: pytest.MonkeyPatch) -> None:
+    wrap(patch, sides.Sides, "_rounds", lambda original, *args: original(*args)[:2])
+
+
+@fault("indirect")
+def a_ring_never_comes_round(patch: pytest.MonkeyPatch) -> None:
+    wrap(patch, sides.Sides, "_rounds", lambda original, *args: original(*args)[::2])
+
+
+@fault("loops")
+def an_index_stays_two_below_a_variable(patch: pytest.MonkeyPatch) -> None:
+    def lower(original: Any, self: Any, *args: Any) -> Any:
+        found = original(self, *args)
+        minus = self.launch.const(-1)
+        return found and bounds.Range(found.lo, self.launch.add(found.hi, minus), found.provisos)
+
+    wrap(patch, bounds.Bounds, "_linked", lower)
+
+
+@fault("indirect", "elementwise")
+def all_bits_are_low_ones(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(domain.Value, "low_bits", lambda self, _: self.narrow[0] if self.narrow else self)
 
 
 # Promises that every byte is touched

@@ -194,6 +194,9 @@ class Bounds:
         left: list[Range] = []
         for monomial, coefficient in varying.items():
             most = self._most(monomial)
+            if most is not None and (linked := self._linked(monomial[0], env, excluded)):
+                left.append(self._scale(coefficient, linked))
+                continue
             sign = _sign(coefficient)
             product = coefficient.times(most) if most is not None and sign else None
             if product is None:
@@ -287,6 +290,18 @@ class Bounds:
             hi = high if hi is None else self.launch.min(hi, high)
         return Range(lo, hi, found.provisos)
 
+    def _linked(self, index: Atom, env: Env, excluded: Excluded) -> Range | None:
+        """A thread or block index as far as facts bound it by a variable: `tid < s`."""
+        about = env.links().get(index, ())
+        if not about or len(excluded) > MAX_NESTED:
+            return None
+        best = self._index_range(index, env, excluded)
+        for direction in about:
+            key = direction.poly
+            if key not in excluded:
+                best = self._no_more_than(best, index, direction, env, excluded | {key})
+        return best
+
     def _index_range(self, atom: Atom, env: Env, excluded: Excluded) -> Range:
         most = self._most((atom,))
         assert most is not None
@@ -300,19 +315,26 @@ class Bounds:
         if len(excluded) > MAX_NESTED:
             return best
         for key, direction in env.directions().items():
-            step = key.split()[0].get((atom,))
-            if step is None or key in excluded:
-                continue
-            rest = key - (step.times(Poly({(atom,): 1})) or key)
-            if atom in rest.atoms:
-                continue
-            limit = self._iterations(direction, step, rest, env, excluded | {key})
-            if limit is None or limit.hi is None:
-                continue
-            hi = limit.hi if best.hi is None else self.launch.min(best.hi, limit.hi)
-            if hi is not best.hi:
-                best = Range(best.lo, hi, best.provisos | limit.provisos)
+            if key not in excluded:
+                best = self._no_more_than(best, atom, direction, env, excluded | {key})
         return best
+
+    def _no_more_than(
+        self, best: Range, atom: Atom, direction: Direction, env: Env, excluded: Excluded
+    ) -> Range:
+        """The range of an atom, where a combination that it is part of makes it smaller."""
+        key = direction.poly
+        step = key.split()[0].get((atom,))
+        if step is None:
+            return best
+        rest = key - (step.times(Poly({(atom,): 1})) or key)
+        if atom in rest.atoms:
+            return best
+        limit = self._iterations(direction, step, rest, env, excluded)
+        if limit is None or limit.hi is None:
+            return best
+        hi = limit.hi if best.hi is None else self.launch.min(best.hi, limit.hi)
+        return best if hi is best.hi else Range(best.lo, hi, best.provisos | limit.provisos)
 
     def _iterations(
         self, direction: Direction, step: Poly, rest: Poly, env: Env, excluded: Excluded

@@ -32,9 +32,18 @@ class Value:
 
     poly: Poly
     obligations: frozenset[Obligation] = NONE
+    narrow: tuple[Value, int] | None = None
+    """What it was extended from, and the bits of that: they are the same whatever the rest is."""
 
     def with_obligations(self, more: frozenset[Obligation]) -> Value:
         return Value(self.poly, self.obligations | more) if more - self.obligations else self
+
+    def low_bits(self, count: int) -> Value:
+        """A value with the same `count` lowest bits that relies on as little as possible."""
+        value = self
+        while value.narrow is not None and count <= value.narrow[1]:
+            value = value.narrow[0]
+        return value
 
 
 def bound_of(value: Value) -> Bound:
@@ -139,12 +148,12 @@ class Domain:
             return value  # addresses of shared and local memory fit either width
         if not signed and known_lo is not None and SMALL <= known_lo < 0 and _fits(known_hi, bits):
             if poly.uniform:  # the sign of a size that is divided, say: negative ones are rare
-                return Value(poly, value.obligations | {(poly, 0, hi)})
+                return Value(poly, value.obligations | {(poly, 0, hi)}, (value, bits))
             return Value(self.remainder(poly, 1 << bits), value.obligations)
         if bits < 64 and _will_wrap(poly, bits):
             wrapped = self.derived("wrap", (poly, bits, signed), (lo, hi))
             return Value(of_atom(wrapped), value.obligations)
-        return Value(poly, value.obligations | {(poly, lo, hi)})
+        return Value(poly, value.obligations | {(poly, lo, hi)}, (value, bits))
 
     # Division by a positive number, rounding down
 
@@ -311,10 +320,11 @@ class Domain:
                 whole = (numerator - product).scale(number)
                 if all(poly.terms.get(m) == c for m, c in whole.terms.items()):
                     rest = self.with_remainders(poly - whole)
-                    return rest + self._remainder_atom(numerator, divisor).scale(number)
+                    return rest + self.remainder_of(numerator, divisor).scale(number)
         return poly
 
-    def _remainder_atom(self, numerator: Poly, divisor: int | Poly) -> Poly:
+    def remainder_of(self, numerator: Poly, divisor: int | Poly) -> Poly:
+        """`numerator` modulo a divisor that is positive."""
         if isinstance(divisor, int):
             return self.remainder(numerator, divisor)
         hi = divisor.bound()[1]

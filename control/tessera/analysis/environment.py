@@ -17,11 +17,15 @@ from typing import TYPE_CHECKING
 from tessera.analysis.domain import NONE, Obligation
 from tessera.analysis.flow import Edge
 from tessera.analysis.launch import Expr
-from tessera.analysis.polynomial import Monomial, Poly, without_extrema
+from tessera.analysis.polynomial import Atom, Monomial, Poly, without_extrema
 from tessera.analysis.predicates import Pred, facts, fold
 
 if TYPE_CHECKING:
     from tessera.analysis.registers import Registers
+
+
+INDICES = frozenset(("tid", "ctaid", "cluster_ctaid"))
+VARIABLES = frozenset(("phi", "loopphi"))
 
 
 @dataclass(eq=False, slots=True)
@@ -69,7 +73,7 @@ class Env:
     """What holds at one place. Environments form the dominator tree, refined by predicates."""
 
     __slots__ = (
-        "_building", "_directions", "_environments", "_facts", "_leads",
+        "_building", "_directions", "_environments", "_facts", "_leads", "_links",
         "complete", "header", "learnt", "node", "nonzero", "parent", "pending",
     )  # fmt: skip
 
@@ -93,6 +97,7 @@ class Env:
         self._facts: list[Fact] | None = None
         self._directions: dict[Poly, Direction] | None = None
         self._leads: dict[Monomial, list[Direction]] | None = None
+        self._links: dict[Atom, list[Direction]] | None = None
 
     @property
     def facts(self) -> list[Fact]:
@@ -222,6 +227,23 @@ class Env:
             self._leads = table
         return table
 
+    def links(self) -> dict[Atom, list[Direction]]:
+        """By thread and block indices: what is known of one beside one variable of a loop, or one
+        that the way taken decides about, and nothing else."""
+        if self._links is not None:
+            return self._links
+        directions = self.directions()
+        if self.parent is not None and directions is self.parent._directions:
+            table = self.parent.links()
+        else:
+            table = {}
+            for direction in directions.values():
+                if (index := _linked_index(direction.poly)) is not None:
+                    table.setdefault(index, []).append(direction)
+        if self._directions is not None:
+            self._links = table
+        return table
+
     def uniform_facts(self) -> Iterator[Fact]:
         """Facts about the launch alone."""
         for env in self.chain():
@@ -234,6 +256,22 @@ class Env:
         for env in self.chain():
             if env.facts is not None:
                 yield from (item for item in env.nonzero if item[0].uniform)
+
+
+def _linked_index(poly: Poly) -> Atom | None:
+    if len(poly.terms) != 2 or any(len(monomial) != 1 for monomial in poly.terms):
+        return None
+    (a,), (b,) = poly.terms
+    if b.kind in INDICES:
+        a, b = b, a
+    return a if a.kind in INDICES and _is_variable(b) else None
+
+
+def _is_variable(atom: Atom) -> bool:
+    """Whether an atom is a variable, or part of one."""
+    if atom.kind in ("quot", "rem"):
+        return any(_is_variable(inner) for inner in atom.args[0].atoms)
+    return atom.kind in VARIABLES
 
 
 def _enter(fact: Fact, outer: dict[Poly, Direction], touched: dict[Poly, Direction]) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from tessera.analysis.bounds import Bounds, Form, Range, Term
 from tessera.analysis.environment import Env, Proviso
-from tessera.analysis.launch import Expr
+from tessera.analysis.launch import Expr, Op
 from tessera.analysis.model import MAX_LEVELS
 from tessera.analysis.polynomial import ONE, Atom, Monomial, Poly
 from tessera.analysis.touches import Touch
@@ -117,7 +117,8 @@ def _cut(family: Family) -> list[Family]:
     parts = [family]
     for term in family.first.terms:
         parts = [piece for part in parts for piece in _cut_along(part, term)]
-    return [piece for part in parts for piece in _cut_bytes(part)]
+    parts = [piece for part in parts for piece in _cut_bytes(part)]
+    return [piece for part in parts for piece in _cut_unlike(part)]
 
 
 def _cut_along(family: Family, term: Term) -> list[Family]:
@@ -128,6 +129,32 @@ def _cut_along(family: Family, term: Term) -> list[Family]:
 def _cut_bytes(family: Family) -> list[Family]:
     numbers = {id(m): m.number for m in family.members}
     return _runs(family, numbers, min(m.extent for m in family.members))
+
+
+def _cut_unlike(family: Family) -> list[Family]:
+    """Members at different bytes of a step are no copies of one another where their steps end for
+    reasons that have nothing to do with one another."""
+    ends = {tuple((t.range.lo, t.range.hi) for t in m.terms) for m in family.members}
+    if len(ends) == 1 or len({m.number for m in family.members}) == 1:
+        return [family]
+    kinds: dict[frozenset[Expr], Family] = {}
+    for member in family.members:
+        kind = frozenset(p for term in member.terms for p in _parameters_of(term.range))
+        kinds.setdefault(kind, Family(family.root)).members.append(member)
+    places = [n for part in kinds.values() for n in {m.number for m in part.members}]
+    return list(kinds.values()) if len(set(places)) == len(places) else [family]
+
+
+def _parameters_of(found: Range) -> Iterator[Expr]:
+    """The parameters that the ends of a range are made of."""
+    work = [end for end in (found.lo, found.hi) if end is not None]
+    seen = set(work)
+    while work:
+        expr = work.pop()
+        if expr.op is Op.PARAMETER:
+            yield expr
+        work += [arg for arg in expr.args if arg not in seen]
+        seen.update(expr.args)
 
 
 def _runs(family: Family, places: dict[int, int], width: int) -> list[Family]:

@@ -108,21 +108,47 @@ class Attribution:
 
     def _choice_range(self, choice: Atom, root: Atom, env: Env, depth: int) -> Range:
         """Offsets from `root` that come in through a choice, seen from where it is made."""
-        if choice.kind == "loopphi" or depth > 8:
+        if choice.kind == "loopphi":
+            return self._exchanged_range(choice, root)
+        if depth > 8:
             return UNBOUNDED
         ranges = []
         for value, place in self._sides(choice, env):
             for target in self._known_targets(value.poly):
                 if target.root is not root:
                     continue
-                found = self._bounds.range(target.offset, place)
-                if value.obligations:
-                    claim = self._bounds.claim(value.obligations, place)
-                    found = found.relying_on(frozenset([claim]))
+                found = self._entering(target, value, place)
                 if target.carrier is not root:
                     inner = self._choice_range(target.carrier, root, place, depth + 1)
                     found = self._bounds.plus(found, inner)
                 ranges.append(found)
+        return self._bounds.hull(ranges) if ranges else UNBOUNDED
+
+    def _entering(self, target: Target, value: Value, place: Env) -> Range:
+        """The offsets with which a value comes into a choice."""
+        found = self._bounds.range(target.offset, place)
+        if value.obligations:
+            claim = self._bounds.claim(value.obligations, place)
+            found = found.relying_on(frozenset([claim]))
+        return found
+
+    def _exchanged_range(self, first: Atom, root: Atom) -> Range:
+        """Offsets from `root` of the pointers that a loop hands from one variable to another, if it
+        moves none of them: those with which they come in."""
+        ranges: list[Range] = []
+        work, seen = [first], {first}
+        while work:
+            for value, place in self._sides(work.pop(), self._environments.empty):
+                for target in self._known_targets(value.poly):
+                    if target.root is not root:
+                        continue
+                    if target.carrier is root:
+                        ranges.append(self._entering(target, value, place))
+                    elif target.offset.terms or value.obligations:
+                        return UNBOUNDED
+                    elif target.carrier not in seen:
+                        seen.add(target.carrier)
+                        work.append(target.carrier)
         return self._bounds.hull(ranges) if ranges else UNBOUNDED
 
     def places(self, stored: Atom) -> dict[Atom, list[int | None]]:
@@ -145,11 +171,11 @@ class Attribution:
                 (word.value(self._registers, choice.args[3]), self._environments.at(word.store))
                 for word in choice.args[0]
             ]
+        on_edge = self._environments.on_edge
+        if choice.kind == "loopphi":
+            return [(self._registers.value(d), on_edge(edge)) for edge, d in choice.args[1]]
         edges, values = choice.args
-        return [
-            (value, self._environments.on_edge(edge))
-            for edge, value in zip(edges, values, strict=True)
-        ]
+        return [(value, on_edge(edge)) for edge, value in zip(edges, values, strict=True)]
 
     def roots(self, choice: Atom) -> frozenset[Atom | None]:
         """The roots that a choice may have; None among them: one that is not known."""

@@ -56,7 +56,7 @@ class Seats:
         """The outermost place at which a polynomial has the range that it has at `env`."""
         reach = self._of_poly(poly)
         settled = not env.is_being_built()
-        if reach.counters and settled and not reach.is_placed:
+        if settled and not reach.is_placed and (reach.counters or _is_linked(env, reach)):
             reach = self._with_counters(reach, env)
         if reach.is_placed or not settled:
             return Seat(env, excluded, True)
@@ -87,20 +87,28 @@ class Seats:
 
     def _with_counters(self, reach: Reach, env: Env) -> Reach:
         """A loop's counter is bounded by all facts in which it stands, and what else they are
-        about."""
+        about; an index by those that link it to a variable."""
         key = (env, reach.atoms)
         found = self._counted.get(key)
         if found is None:
             found, about = reach, list(env.directions())
+            links = [(index, d.poly) for index, ds in env.links().items() for d in ds]
             changed = True
             while changed and not found.is_placed:
-                changed = False
+                before = found
                 for poly in about:
-                    atoms = poly.varying_atoms
-                    if not atoms.isdisjoint(found.counters) and not atoms <= found.atoms:
-                        found, changed = _union([found, self._of_poly(poly)]), True
+                    if not poly.varying_atoms.isdisjoint(found.counters):
+                        found = self._joined(found, poly)
+                for index, poly in links:
+                    if index in found.atoms:
+                        found = self._joined(found, poly)
+                changed = found is not before
             self._counted[key] = found
         return found
+
+    def _joined(self, reach: Reach, poly: Poly) -> Reach:
+        within = poly.varying_atoms <= reach.atoms
+        return reach if within else _union([reach, self._of_poly(poly)])
 
     def _outermost(self, env: Env, atoms: frozenset[Atom]) -> Env:
         """The outermost environment that knows as much as `env` about some atoms."""
@@ -119,6 +127,12 @@ class Seats:
         for inner in passed:
             self._outer[inner, atoms] = place
         return place
+
+
+def _is_linked(env: Env, reach: Reach) -> bool:
+    """Whether an index among the atoms is linked to a variable."""
+    links = env.links()
+    return bool(links) and not reach.atoms.isdisjoint(links)
 
 
 def _union(parts: list[Reach]) -> Reach:

@@ -126,6 +126,8 @@ def product_of(r: Registers, index: int, ins: Instruction) -> Value | None:
         return None
     a, b = r.operand(index, ins.operands[1]), r.operand(index, ins.operands[2])
     signed = ins.type in SIGNED
+    if "hi" in ins.modifiers and not signed:
+        a, b = _as_unsigned(r, a, bits), _as_unsigned(r, b, bits)
     if "lo" not in ins.modifiers:
         a, b = r.domain.interpret(a, bits, signed), r.domain.interpret(b, bits, signed)
     poly = a.poly.times(b.poly)
@@ -136,6 +138,16 @@ def product_of(r: Registers, index: int, ins: Instruction) -> Value | None:
         bound = product_bound(bound_of(a), bound_of(b))
         return r.domain.quotient(Value(poly, obligations), 1 << bits, bound)
     return Value(_reduce(poly, bits if "lo" in ins.modifiers else 2 * bits), obligations)
+
+
+def _as_unsigned(r: Registers, value: Value, bits: int) -> Value:
+    """A parameter as the unsigned number that it is here: multipliers that stand for a division
+    use all of their bits."""
+    atom = value.poly.single
+    if atom is None or atom.kind != "param" or not 8 * atom.args[1] == bits == 32:
+        return value
+    offset, width, _ = atom.args
+    return Value(r.parameter(offset, width, False), value.obligations)
 
 
 def _mul24(r: Registers, index: int, ins: Instruction, slot: int) -> Value | None:
@@ -190,8 +202,10 @@ def _and(r: Registers, index: int, ins: Instruction, slot: int) -> Value | None:
     a, b = r.operand(index, ins.operands[1]), r.operand(index, ins.operands[2])
     if a.poly.constant is not None:
         a, b = b, a
-    obligations = a.obligations | b.obligations
     if (mask := b.poly.constant) is not None:
+        a = a.low_bits((mask & ((1 << bits) - 1)).bit_length())
+    obligations = a.obligations | b.obligations
+    if mask is not None:
         masked = r.domain.mask(a.poly, mask, bits)
         return None if masked is None else Value(masked, obligations)
     x, y = r.domain.interpret(a, bits, False), r.domain.interpret(b, bits, False)
@@ -252,6 +266,7 @@ def _cvt(r: Registers, index: int, ins: Instruction, slot: int) -> Value | None:
     value = r.operand(index, ins.operands[1])
     if target > source:
         return r.domain.interpret(value, source, ins.type2 in SIGNED)
+    value = value.low_bits(target)
     register = r.program.frames[index].register_base + ins.operands[0].register
     if STORAGE_BITS.get(r.program.register_types[register], 64) <= target:
         return value  # congruent, and no bits above
@@ -284,7 +299,7 @@ def _bfe(r: Registers, index: int, ins: Instruction, slot: int) -> Value | None:
         return None
     if start < 0 or count < 0 or start + count > bits:
         return None
-    a = r.operand(index, ins.operands[1])
+    a = r.operand(index, ins.operands[1]).low_bits(start + count)
     low = r.domain.remainder(a.poly, 1 << (start + count))
     return Value(r.domain.quotient(Value(low), 1 << start).poly, a.obligations)
 

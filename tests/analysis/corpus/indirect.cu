@@ -81,6 +81,19 @@ __global__ void narrow_signed(float* out, const float* a, int n) {
   signed char k = (signed char)i;
   if (i < n) out[i] = a[k + 128];
 }
+__global__ void ring(float* out, int first, int n, int size) {
+  INDEX;
+  if (i < n) out[(first + i) % size] = 1.0f;
+}
+__global__ void masked_ring(float* out, const float* a, int first, int n) {
+  INDEX;
+  if (i < n) out[i] = a[(3 * i - first) & 127];
+}
+__global__ void masked_after_widening(char* out, int first, int n) {
+  INDEX;
+  short k = (short)(first + i);
+  if (i < n) out[k & 0x1ffff] = 1;
+}
 __global__ void short_arithmetic(float* out, short first, int n) {
   short k = first + (short)threadIdx.x;
   if (threadIdx.x < n) out[k & 255] = 1.0f;

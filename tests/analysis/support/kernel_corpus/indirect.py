@@ -146,6 +146,26 @@ def narrow_signed(rng: random.Random) -> Launch:
 
 
 @kernel
+def ring(rng: random.Random) -> Launch:
+    grid, block, n = line(rng)
+    size = rng.choice([rng.randint(1, 900), n, n + 3, n - 1 or 1])
+    return one(grid, block, room(size), i32(rng.randint(0, 2 * size)), i32(n), i32(size))
+
+
+@kernel
+def masked_ring(rng: random.Random) -> Launch:
+    grid, block = rng.randint(1, 3), rng.choice([32, 64, 96])
+    n = rng.choice([rng.randint(1, 60), rng.randint(120, 200)])
+    return one(grid, block, room(n), floats(rng, 128), i32(rng.randint(-300, 300)), i32(n))
+
+
+@kernel
+def masked_after_widening(rng: random.Random) -> Launch:
+    first = rng.choice([5, -20, rng.randint(-30000, 30000), 32740])
+    return one(1, 64, room(1 << 17, 1), i32(first), i32(rng.randint(1, 64)))
+
+
+@kernel
 def short_arithmetic(rng: random.Random) -> Launch:
     first = rng.choice([0, 32760, -5, -32768, 1000])
     return one(1, 64, room(256), struct.pack("<h", first), i32(rng.randint(1, 64)))
