@@ -9,6 +9,7 @@ from typing import Any
 
 from tessera.analysis import Mode, Property
 from tessera.analysis.calls import external_call
+from tessera.sass.conditions import NOWHERE, Context, fewest, is_possible
 from tessera.sass.effects import effects, survey
 from tessera.sass.elf import Cubin, KernelInfo
 from tessera.sass.linear import forms_of
@@ -20,6 +21,7 @@ from tessera.sass.syntax import Instruction, Operand
 from tessera.sass.values import NUMBER, Terms, Values
 
 DESCRIPTOR = 64  # bytes to which a descriptor of TMA is aligned
+MAX_EXCEPTIONS = 16  # kinds of launches that are told apart, in which a kernel is unknown
 MAX_ELEMENTS = 128  # of an array of pointers in the parameters, that are told apart
 
 
@@ -48,12 +50,14 @@ class Claim:
 @dataclass(slots=True)
 class KernelFacts:
     """What was found. `claims` by offset of the pointer word in the parameter block. `limits`:
-    with more blocks than so many along an axis, the kernel may touch anything."""
+    with more blocks than so many along an axis, the kernel may touch anything; as it may in
+    launches for which one of `exceptions` holds."""
 
     grade: Grade
     properties: Property = NOTHING
     claims: dict[int, Claim] = field(default_factory=dict)
     limits: set[tuple[int, int]] = field(default_factory=set)
+    exceptions: set[Context] = field(default_factory=set)
     symbols_read: set[str] = field(default_factory=set)
     symbols_written: set[str] = field(default_factory=set)
     reasons: dict[str, str] = field(default_factory=dict)
@@ -108,7 +112,7 @@ class _Scan:
         self._values = Values(program, kernel, cubin)
         self._resolver = Resolver(self._values)
         self._found: list[_Found] = []
-        self._resolved: dict[tuple[Terms, Terms, Any], Roots] = {}
+        self._resolved: dict[tuple[Terms, Terms, Any, Context], Roots] = {}
 
     def run(self) -> None:
         check_returns(self._values)
@@ -165,16 +169,23 @@ class _Scan:
     def _resolve(self, index: int, ins: Instruction, mode: Mode, low: Terms, high: Terms) -> None:
         guard = None
         if ins.guard is not None and ins.guard.variable is not None:
-            predicate = self._values.before(index, ins.guard.variable)
-            guard = (("c", predicate), int(ins.guard.negative))
-        known = self._resolved.get((low, high, guard))
+            guard = self._values.decision(index, ins.guard)
+        launches = self._launches(index, ins)
+        key = (low, high, guard, launches)
         try:
-            roots = known or self._resolver.resolve(low, high, guard)
+            roots = self._resolved.get(key) or self._resolver.resolve(*key)
         except UnknownRootError as problem:
             self._facts.give_up(f"{self._place(index)}: {ins.text}: {problem}")
             return
-        self._resolved[low, high, guard] = roots
+        self._resolved[key] = roots
         self._found.append(_Found(index, mode, roots))
+
+    def _launches(self, index: int, ins: Instruction) -> Context:
+        """What is known of a launch that does an instruction. Nothing where it seems that none
+        does."""
+        conditions = self._values.conditions
+        known = (conditions.at(index) or NOWHERE) | conditions.guard(index, ins.guard)
+        return known if is_possible(known) else NOWHERE
 
     def _bulk(self, index: int, ins: Instruction) -> None:
         """UBLKCP and UBLKRED: which operand is global stands in the modifiers."""
@@ -228,9 +239,13 @@ class _Scan:
             self._settle_one(found, sure)
         for name in self._facts.symbols_written:
             self._facts.mark(Property.WRITES_GLOBALS, name)
+        self._facts.exceptions = fewest(self._facts.exceptions, MAX_EXCEPTIONS)
+        if NOWHERE in self._facts.exceptions:
+            self._facts.give_up("launches in which it is not known are too many to be told apart")
 
     def _settle_one(self, found: _Found, sure: set[int]) -> None:
         roots, facts = found.roots, self._facts
+        facts.exceptions |= roots.unless
         if roots.parameter_block and found.mode & Mode.WRITE:
             facts.give_up(f"{self._place(found.index)}: a store into the parameters")
         if found.mode & Mode.READ:

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,7 @@ from tessera.analysis import Access, Flag, KernelSummary, Mode, Node, Parameter,
 from tessera.analysis.launch import Op
 from tessera.analysis.model import MAX_ACCESSES, MAX_NODES, NO_FLAGS
 from tessera.protocol.architectures import only_within_major
+from tessera.sass.conditions import Condition
 from tessera.sass.disassembly import disassemble
 from tessera.sass.elf import Cubin, KernelInfo, read_cubin
 from tessera.sass.kernel import Claim, Grade, KernelFacts, analyze_kernel
@@ -174,7 +176,7 @@ def _depends_on_others(cubin: Cubin, found: list[_Found]) -> bool:
 def _settle_globals(cubin: Cubin, kernels: list[KernelFacts]) -> None:
     """Variables are constant data where they are initialised and nobody can have written them."""
     written = set().union(*(k.symbols_written for k in kernels)) if kernels else set()
-    anything = any(k.grade is Grade.UNKNOWN for k in kernels)
+    anything = any(k.grade is Grade.UNKNOWN or k.limits or k.exceptions for k in kernels)
     fixed = _initialised(cubin)
     for facts in kernels:
         for name in facts.symbols_read:
@@ -219,7 +221,7 @@ def _summary(kernel: KernelInfo, facts: KernelFacts, target: tuple[int, bool]) -
 
 def _fits(facts: KernelFacts) -> bool:
     return (
-        len(facts.claims) + len(facts.limits) <= MAX_ACCESSES
+        len(facts.claims) + len(facts.limits) + len(facts.exceptions) <= MAX_ACCESSES
         and len(_accesses(facts)[0]) <= MAX_NODES
     )
 
@@ -230,8 +232,8 @@ def _accesses(facts: KernelFacts) -> tuple[tuple[Node, ...], tuple[Access, ...]]
     nodes = [Node(Op.CONST, value=NO_MEMORY), Node(Op.CONST, value=NO_ADDRESS)]
     nodes += [Node(Op.GRID, axis) for axis in range(3)]
 
-    def add(op: Op, a: int, b: int = 0, value: int = 0) -> int:
-        nodes.append(Node(op, a, b, value=value))
+    def add(op: Op, a: int = 0, b: int = 0, c: int = 0, value: int = 0) -> int:
+        nodes.append(Node(op, a, b, c, value))
         return len(nodes) - 1
 
     accesses = []
@@ -250,12 +252,28 @@ def _accesses(facts: KernelFacts) -> tuple[tuple[Node, ...], tuple[Access, ...]]
         accesses.append(
             Access(Mode(claim.mode), flags, offset, guard, None, None, claim.place, reason)
         )
+
+    def anything(guard: int, reason: str) -> Access:
+        flags = Flag.UNBOUNDED | Flag.ANYTHING
+        return Access(Mode.READ | Mode.WRITE, flags, 0, guard, None, None, 0, reason)
+
     for axis, number in sorted(facts.limits):
         guard = add(Op.LESS, add(Op.CONST, 0, value=number), 2 + axis)
-        flags = Flag.UNBOUNDED | Flag.ANYTHING
-        reason = "more pointers than are told apart"
-        accesses.append(Access(Mode.READ | Mode.WRITE, flags, 0, guard, None, None, 0, reason))
+        accesses.append(anything(guard, "more pointers than are told apart"))
+    for context in sorted(sorted(context) for context in facts.exceptions):
+        guards = [_holds(add, condition, value) for condition, value in context]
+        guard = functools.reduce(lambda a, b: add(Op.AND, a, b), guards)
+        accesses.append(anything(guard, "which pointer it is is not known in such launches"))
     return tuple(nodes), tuple(accesses)
+
+
+def _holds(add: Callable[..., int], condition: Condition, value: bool) -> int:
+    """A node: whether a condition has a value in this launch."""
+    is_signed = condition.is_signed or condition.size == 8  # those have positive numbers alone
+    word = add(Op.PARAMETER, condition.offset, condition.size, int(is_signed))
+    number = add(Op.CONST, value=condition.number)
+    holds = add(Op.LESS if condition.less else Op.EQUAL, word, number)
+    return holds if value else add(Op.NOT, holds)
 
 
 @contextmanager

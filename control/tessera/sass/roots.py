@@ -16,10 +16,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tessera.sass.conditions import NOWHERE, Context, fewest, is_possible
 from tessera.sass.values import Atom, Terms, Values, signed
 
 MAX_STATES = 3000
 MAX_CLOSURE = 20000
+MAX_UNLESS = 8  # conditions that are told apart, under which one access is not known
 _ROOTS = "pPgwdub"
 _SCALED: tuple[Atom, str] = (("x",), "s")
 
@@ -43,6 +45,13 @@ class Roots:
     indexed: set[int] = field(default_factory=set)
     parameter_block: bool = False
     merged: bool = False  # the ways were too many: all words of all of them as one
+    unless: set[Context] = field(default_factory=set)  # launches in which it is not known
+
+    @property
+    def is_anything(self) -> bool:
+        """Whether any way gives the address a pointer that is known."""
+        known = self.ways or self.symbols or self.windows or self.indexed
+        return bool(known or self.parameter_block)
 
 
 class Resolver:
@@ -50,15 +59,29 @@ class Resolver:
         self._values = values
         self._closures: dict[Atom, frozenset[tuple[Atom, str]]] = {}
 
-    def resolve(self, low: Terms, high: Terms, guard: tuple[Any, int] | None = None) -> Roots:
+    def resolve(
+        self,
+        low: Terms,
+        high: Terms,
+        guard: tuple[Any, int] | None = None,
+        known: Context = NOWHERE,
+    ) -> Roots:
         """`guard`: the key of choices by the access's own predicate, and the way they went.
+        `known`: what holds in every launch that gets there.
 
         Raises UnknownRootError.
         """
-        roots = Roots()
         if guard is not None:
             low, high = self._values.decide(low, *guard), self._values.decide(high, *guard)
         start = (self._prune(low), self._prune(high))
+        try:
+            return self._follow(start)
+        except UnknownRootError as problem:
+            return self._follow_when(start, known, problem)
+
+    def _follow(self, start: tuple[Terms, Terms]) -> Roots:
+        """All ways, whatever the launch."""
+        roots = Roots()
         if not self._values.program.is_reducible:
             return self._merge(start, "ways enter a loop in several places")
         seen = {start}
@@ -71,17 +94,61 @@ class Resolver:
             if not choices:
                 self._end(low, high, roots)
                 continue
-            for state in self._expand(low, high, choices):
+            for *halves, _ in self._expand(low, high, choices):
+                state = (halves[0], halves[1])
                 if state not in seen:
                     seen.add(state)
                     work.append(state)
-        if not (roots.ways or roots.symbols or roots.windows or roots.indexed
-                or roots.parameter_block):  # fmt: skip
+        if not roots.is_anything:
             raise UnknownRootError("no way gives the address a pointer")
         return roots
 
-    def _expand(self, low: Terms, high: Terms, choices: list[Atom]) -> list[tuple[Terms, Terms]]:
-        """Decide the latest choice, in both halves at once."""
+    def _follow_when(
+        self, start: tuple[Terms, Terms], known: Context, problem: UnknownRootError
+    ) -> Roots:
+        """All ways, each with the launches that take it: a way whose pointer is not known makes
+        those launches unknown alone. Raises `problem` where it cannot be told which those are."""
+        if not self._values.program.is_reducible:
+            raise problem
+        roots = Roots()
+        seen: dict[tuple[Terms, Terms], list[Context]] = {start: [known]}
+        work = [(*start, known)]
+        count = 0
+        while work:
+            low, high, context = work.pop()
+            count += 1
+            if count > MAX_STATES:
+                raise problem
+            choices = [atom for atom, _ in low | high if atom[0] in "fc"]
+            if not choices:
+                self._end_when(low, high, context, roots)
+                continue
+            for new_low, new_high, more in self._expand(low, high, choices):
+                new = None if more is None else context | more
+                if new is None or not is_possible(new):
+                    continue
+                passed = seen.setdefault((new_low, new_high), [])
+                if not any(old <= new for old in passed):
+                    passed.append(new)
+                    work.append((new_low, new_high, new))
+        roots.unless = fewest(roots.unless, MAX_UNLESS)
+        if NOWHERE in roots.unless or not (roots.unless or roots.is_anything):
+            raise problem
+        return roots
+
+    def _end_when(self, low: Terms, high: Terms, context: Context, roots: Roots) -> None:
+        try:
+            self._end(low, high, roots)
+        except UnknownRootError:
+            if not context:
+                raise
+            roots.unless.add(context)
+
+    def _expand(
+        self, low: Terms, high: Terms, choices: list[Atom]
+    ) -> list[tuple[Terms, Terms, Context | None]]:
+        """Decide the latest choice, in both halves at once; with what is known of the launches
+        in which it is so, None where there are none."""
         latest = max(choices, key=self._values.position)
         key = self._values.key(latest)
         same = [a for a in choices if self._values.key(a) == key]
@@ -94,8 +161,17 @@ class Resolver:
             new_high = self._values.decide(high, key, way)
             if key[0] == "c" and key[1][0] == "memory" and _is_idle(new_low, new_high):
                 continue
-            out.append((self._prune(new_low), self._prune(new_high)))
+            out.append((self._prune(new_low), self._prune(new_high), self._known_on(key, way)))
         return out
+
+    def _known_on(self, key: Any, way: int) -> Context | None:
+        """What is known of a launch where a choice goes one way."""
+        if key[0] == "f":
+            ways = self._values.program.blocks[key[1]].predecessors
+            if way >= len(ways):
+                return NOWHERE
+            return self._values.conditions.on_way(ways[way], key[1])
+        return frozenset(((key[1][1], way == 0),)) if key[1][0] == "when" else NOWHERE
 
     def _prune(self, terms: Terms) -> Terms:
         """Choices among numbers and loaded words need no following: all of them at once."""

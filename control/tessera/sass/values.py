@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tessera.sass.conditions import Condition, Conditions
 from tessera.sass.elf import Cubin, KernelInfo
 from tessera.sass.opcodes import (
     OPCODES,
@@ -69,6 +70,9 @@ class Values:
         self.stack = Stack(program)
         self._windows = WINDOW_WORDS["new" if kernel.parameter_base >= 0x300 else "old"]
         self._writes = Writes(program, self.stack)
+        self.conditions = Conditions(
+            program, self._writes, kernel.parameter_base, kernel.parameter_size
+        )
         self._terms: dict[Node, Terms] = {}
         self._foreign: dict[str, bool] | None = None
         self.sides_of: dict[Atom, list[Terms]] = {}
@@ -115,12 +119,20 @@ class Values:
         old = self.terms(self.before(index, variable))
         if old == new:
             return new
-        sides = [old, new] if ins.guard.negative else [new, old]
-        return self.choice(self._by(index, ins.guard.variable, variable), sides)
+        return self._by(index, ins.guard, variable, [new, old])
 
-    def _by(self, index: int, predicate: int, tag: Any) -> Atom:
-        """A choice by a predicate: its key is the predicate's own value."""
-        return ("c", index, self.before(index, predicate), tag)
+    def _by(self, index: int, predicate: Operand, tag: Any, sides: list[Terms]) -> Terms:
+        """A choice by a predicate: what it is where the predicate holds, and where not."""
+        (_, what), way = self.decision(index, predicate)
+        return self.choice(("c", index, what, tag), sides[::-1] if way else sides)
+
+    def decision(self, index: int, predicate: Operand) -> tuple[Any, int]:
+        """The key of the choices that a predicate makes, and the way they go where it holds.
+        The key is what the predicate stands for, so that copies of it choose together."""
+        assert predicate.variable is not None
+        what, opposite = self.conditions.of(self.before(index, predicate.variable))
+        tagged = ("when", what) if isinstance(what, Condition) else what
+        return ("c", tagged), int(predicate.negative != opposite)
 
     def choice(self, atom: Atom, sides: list[Terms]) -> Terms:
         if all(side == sides[0] for side in sides):
@@ -305,8 +317,7 @@ class Values:
             return self.choice(("c", index, ("select", index), word), [a, b])
         if predicate.variable is None:
             return b if predicate.negative else a
-        sides = [b, a] if predicate.negative else [a, b]
-        return self.choice(self._by(index, predicate.variable, ("select", word)), sides)
+        return self._by(index, predicate, ("select", word), [a, b])
 
     def _extreme(self, index: int, ins: Instruction, word: int) -> Terms:
         half = word if ins.has("S64", "U64") else 0
@@ -365,8 +376,7 @@ class Values:
         terms = self._word(index, value, word)
         if ins.guard is None or ins.guard.variable is None:
             return terms
-        key = ("c", self.before(index, ins.guard.variable))
-        return self.decide(terms, key, int(ins.guard.negative))
+        return self.decide(terms, *self.decision(index, ins.guard))
 
     def decide(self, terms: Terms, key: Any, way: int) -> Terms:
         """Terms where the choices of one key went one way. What a way by a predicate gives may
