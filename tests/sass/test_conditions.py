@@ -101,7 +101,9 @@ USES_TABLE: dict[str, Callable[[Given], bool]] = {
 ALWAYS_TAUGHT = (
     "equal different negative at_least byte large batched left_early called switched"
 ).split()
-NO_CONDITION = "by_thread by_block by_grid by_data by_sum by_lanes changed".split()
+NO_CONDITION = (
+    "by_thread by_block by_grid by_data by_sum by_lanes changed used_before_leaving"
+).split()
 
 
 @pytest.mark.parametrize("options", [(), ("--maxrregcount=24",), ("-G",)], ids=str)
@@ -156,11 +158,12 @@ def test_versions_that_except_different_launches_are_not_merged() -> None:
 
 
 def test_what_an_excepted_launch_may_write_is_no_constant() -> None:
-    found = analyze_cubin(images.compile_source(SOURCE, "sm_80")[1])
-    assert not found["reads_constants"].summary.may_move
-    begin, end = SOURCE.index("#define PICK"), SOURCE.index("__device__ float fixed")
-    alone = analyze_cubin(images.compile_source(SOURCE[:begin] + SOURCE[end:], "sm_80")[1])
-    assert alone["reads_constants"].summary.may_move
+    begin, end = SOURCE.index("PICK(equal"), SOURCE.index("__device__ float fixed")
+    for between, may_move in (("", True), ("PICK(equal, g.mode == 1)\n", False)):
+        text = SOURCE[:begin] + between + SOURCE[end:]
+        found = analyze_cubin(images.compile_source(text, "sm_80")[1])
+        assert all(one.grade is Grade.ATTRIBUTED for one in found.values())
+        assert found["reads_constants"].summary.may_move == may_move
 
 
 # Programs drawn at random: which pointer is used is worked out here as C++ does it.

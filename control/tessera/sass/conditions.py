@@ -186,8 +186,7 @@ class Conditions:
         if ins.base in ("PLOP3", "UPLOP3"):
             copied = _copied(ins, variable)
             if copied is not None and copied.variable is not None:
-                what, opposite = self.of(self._writes.before(index, copied.variable))
-                return what, opposite != copied.negative
+                return self.of(self._writes.before(index, copied.variable))
         return node, False
 
     def _comparison(
@@ -284,7 +283,7 @@ def _copied(ins: Instruction, variable: int) -> Operand | None:
     sources = ins.operands[2:5]
     if ins.operands[1].variable is not None or any(o.kind != "predicate" for o in sources):
         return None
-    if any(o.variable is None and o.negative for o in sources):
+    if any(o.negative for o in sources):
         return None
     used = [o for o in sources if o.variable is not None]
     return used[0] if len(used) == 1 else None

@@ -70,6 +70,12 @@ __global__ void left_early(Given g) {
   if (g.mode != 1) return;
   *(float*)g.table[i] = 1.0f;
 }
+__global__ void used_before_leaving(Given g) {
+  INDEX;
+  *(float*)g.table[i] = 1.0f;
+  if (g.mode != 1) return;
+  g.out[i] = g.a[i];
+}
 __global__ void called(Given g) {
   INDEX;
   const float* p = chosen(g.a, g.table, g.mode);
