@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
+from typing import NamedTuple
 
 from tessera.analysis.domain import Obligation, Value
 from tessera.analysis.environment import Direction, Env, Environments, Fact, Proviso
@@ -28,8 +29,7 @@ NARROW = 16  # bits of a number that is expected to wrap around
 _NO_PROVISOS: frozenset[Proviso] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """Inclusive; None: unbounded. Right if every proviso holds."""
 
     lo: Expr | None
@@ -47,8 +47,7 @@ class Range:
         return Range(self.lo, self.hi, self.provisos | provisos) if provisos else self
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(NamedTuple):
     """`factor * (part + shift)`, where `range` bounds `part + shift`."""
 
     factor: Poly  # uniform
@@ -80,15 +79,17 @@ class Bounds:
         self._lowering = lowering
         self.launch = lowering.launch
         self._ranges: dict[tuple[Poly, Env, Excluded, frozenset[Atom]], Range] = {}
-        self._terms: dict[tuple[Poly, Env, Excluded, frozenset[Atom]], list[Term]] = {}
+        self._forms: dict[tuple[Poly, Env, Excluded, frozenset[Atom]], Form] = {}
         self._seats = Seats()
         self._claims: dict[tuple[frozenset[Obligation], Env], Proviso] = {}
+        self._limits: dict[Fact, Expr] = {}
         self._joins: dict[Atom, Range] = {}
         self._active: set[Atom] = set()
         self._guesses: dict[Atom, Range] = {}  # of loops' variables that are being bounded
         self._checks: dict[Proviso, bool] = {}
         self._check_needs: dict[Proviso, frozenset[Proviso]] = {}
         self._checking: set[Proviso] = set()
+        self._conditions: dict[frozenset[Proviso], Expr | None] = {}
         self._closures: dict[frozenset[Proviso], list[Proviso] | None] = {}
 
     # Ranges
@@ -131,17 +132,21 @@ class Bounds:
     def decompose(self, poly: Poly, env: Env, excluded: Excluded = frozenset()) -> Form:
         """A polynomial as a uniform rest and multiples of combinations that are bounded as one:
         those that facts are about first, then what is left, by the strides that it has."""
-        poly = self._joined(poly, env, excluded)
         varying, rest = poly.split()
+        rest = rejoin(rest)
         if not varying:
             return Form([], rest)
-        part = poly - rest if rest.terms else poly
+        part = poly.varying_part()
         seat = self._seats.of(part, env, excluded)
         key = (part, seat.env, seat.excluded, frozenset(self._active) if seat.joins else NO_ATOMS)
-        terms = self._terms.get(key)
-        if terms is None:
-            terms = self._terms[key] = self._take_apart(dict(varying), seat.env, seat.excluded)
-        return Form(list(terms), rest)
+        found = self._forms.get(key)
+        if found is None:
+            found = self._forms[key] = self._decompose(part, seat.env, seat.excluded)
+        return Form(list(found.terms), rest + found.rest)
+
+    def _decompose(self, part: Poly, env: Env, excluded: Excluded) -> Form:
+        varying, rest = self._joined(part, env, excluded).split()
+        return Form(self._take_apart(dict(varying), env, excluded), rest)
 
     def _joined(self, poly: Poly, env: Env, excluded: Excluded) -> Poly:
         """`d * (x / d) + x mod d` as `x`, unless something is known about one of the parts."""
@@ -261,10 +266,13 @@ class Bounds:
         """`content * (+-direction) + rest <= slack`: the limit of `+-direction`."""
         if not self.holds(fact.proviso):
             return None
-        limit = self._lowering.poly(-fact.poly.split()[1])
-        if fact.slack is not None:
-            limit = self.launch.add(limit, fact.slack)
-        return self.launch.floor_div(limit, self.launch.const(content))
+        found = self._limits.get(fact)
+        if found is None:
+            limit = self._lowering.poly(-fact.poly.split()[1])
+            if fact.slack is not None:
+                limit = self.launch.add(limit, fact.slack)
+            found = self._limits[fact] = self.launch.floor_div(limit, self.launch.const(content))
+        return found
 
     def _monomial_range(self, monomial: Monomial, env: Env, excluded: Excluded) -> Range:
         out = self._atom_range(monomial[0], env, excluded)
@@ -655,8 +663,13 @@ class Bounds:
     def conditions(self, provisos: frozenset[Proviso]) -> Expr | None:
         """All that a launch must satisfy for the provisos to hold, as one expression that is 0 or
         1; None: they cannot hold."""
+        if not self._guesses and provisos in self._conditions:
+            return self._conditions[provisos]
         every = self._closure(provisos)
-        return None if every is None else self._conditions_of(every)
+        found = None if every is None else self._conditions_of(every)
+        if not self._guesses:  # what a guess rests on is not known yet
+            self._conditions[provisos] = found
+        return found
 
     def _conditions_of(self, every: list[Proviso]) -> Expr | None:
         out = self.launch.one

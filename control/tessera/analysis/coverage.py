@@ -18,7 +18,7 @@ from tessera.analysis.domain import Value
 from tessera.analysis.environment import Environments, Fact, Proviso
 from tessera.analysis.families import MAX_STEP, Family, Member, is_full
 from tessera.analysis.flow import Flow
-from tessera.analysis.launch import Expr
+from tessera.analysis.launch import Bound, Expr
 from tessera.analysis.paths import Path, Paths
 from tessera.analysis.polynomial import Atom, Monomial, Poly, constant
 from tessera.analysis.reasons import Reasons
@@ -62,6 +62,7 @@ class Coverage:
         self._bounds = bounds
         self._launch = bounds.launch
         self._paths = Paths(flow, environments)
+        self._leads: dict[tuple[Poly, Poly], Bound] = {}  # by how much facts exceed one another
         self.why = ""  # why the last family is not surely touched as a whole
 
     def of(self, family: Family) -> Whole | None:
@@ -92,14 +93,19 @@ class Coverage:
         if len(known) < len(paths):
             self.why = self._doubt(family.members[paths.index(None)])
             return None
-        return _Judge(self._registers, self._bounds, family, known)
+        return _Judge(self._registers, self._bounds, family, known, self._leads)
 
 
 class _Judge:
     """One family."""
 
     def __init__(
-        self, registers: Registers, bounds: Bounds, family: Family, paths: list[Path]
+        self,
+        registers: Registers,
+        bounds: Bounds,
+        family: Family,
+        paths: list[Path],
+        leads: dict[tuple[Poly, Poly], Bound],
     ) -> None:
         self._registers = registers
         self._bounds = bounds
@@ -113,6 +119,7 @@ class _Judge:
         self._index_cuts: dict[Poly, Cut] = {}
         self._limits: dict[Poly, Poly] = {}
         self.why = IRREGULAR
+        self._leads = leads
         self._groupings = self._find_groupings()
 
     def _find_groupings(self) -> list[Grouping]:
@@ -120,7 +127,7 @@ class _Judge:
         found = list(groupings(t.part for t in self._first.terms))
         if found:
             self._members = [
-                replace(m, terms=[replace(t, part=self._in_tiles(t.part, found)) for t in m.terms])
+                replace(m, terms=[t._replace(part=self._in_tiles(t.part, found)) for t in m.terms])
                 for m in self._members
             ]
             self._first = self._members[0]
@@ -328,13 +335,23 @@ class _Judge:
             stronger = (
                 other
                 for at, other in enumerate(facts)
-                if at != place and _follows(fact, other, at < place)
+                if at != place and self._follows(fact, other, at < place)
             )
             if next(stronger, None) is None:
                 out.append(fact)
             else:
                 self._provisos.add(fact.proviso)
         return out
+
+    def _follows(self, fact: Fact, other: Fact, earlier: bool) -> bool:
+        """Whether `fact` follows from `other`; of two equal ones, the later from the earlier."""
+        lead = self._leads.get((fact.poly, other.poly))
+        if lead is None:
+            lead = self._leads[fact.poly, other.poly] = (other.poly - fact.poly).bound()
+        lo, hi = lead
+        if lo == hi == 0:
+            return earlier
+        return lo is not None and lo >= 0
 
     def _chooses_threads(self, fact: Fact, digits: set[Atom]) -> bool:
         """Whether a fact only says which of several threads with the same address count, and the
@@ -561,15 +578,6 @@ class _Judge:
 
 def _like(member: Member, term: Term) -> Term:
     return next(t for t in member.terms if t.factor == term.factor and t.part == term.part)
-
-
-def _follows(fact: Fact, other: Fact, earlier: bool) -> bool:
-    """Whether `fact` follows from `other`; of two equal ones, the later from the earlier."""
-    difference = other.poly - fact.poly
-    lo, hi = difference.bound()
-    if lo == hi == 0:
-        return earlier
-    return lo is not None and lo >= 0
 
 
 def _as_poly(number: int | Poly) -> Poly:

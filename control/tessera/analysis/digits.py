@@ -8,7 +8,7 @@ in a launch that runs through all numbers.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -101,17 +101,19 @@ def _lies_below(a: Digit, b: Digit) -> bool:
     return a.high == b.low
 
 
-def without_overlaps(domain: Domain, poly: Poly, fixed: Container[Atom]) -> Poly:
+def without_overlaps(domain: Domain, poly: Poly, is_fixed: Callable[[Atom], bool]) -> Poly:
     """A polynomial with digits that share parts of one number taken apart into the parts, each of
     which then counts once: `x mod 8 + 8 * (x / 4 mod 8)` is `x mod 4 + 12 * (x / 4 mod 2) +
-    16 * (x / 8 mod 4)`. Digits in `fixed` stay as they are."""
+    16 * (x / 8 mod 4)`. Digits that are fixed stay as they are."""
     groups: dict[Poly, dict[Atom, Digit]] = {}
-    for monomial in poly.terms:
-        for atom in monomial:
-            if atom.kind in ("rem", "quot") and (digit := digit_of(atom)) is not None:
-                groups.setdefault(digit.index, {})[atom] = digit
+    divided = [a for a in poly.varying_atoms if a.kind in ("rem", "quot")]
+    if len(divided) < 2:
+        return poly
+    for atom in sorted(divided):
+        if (digit := digit_of(atom)) is not None:
+            groups.setdefault(digit.index, {})[atom] = digit
     for found in groups.values():
-        if len(found) > 1 and not any(atom in fixed for atom in found):
+        if len(found) > 1 and not any(map(is_fixed, found)):
             poly = _taken_apart(domain, poly, found)
     return poly
 

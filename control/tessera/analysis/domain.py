@@ -11,9 +11,8 @@ that proviso, an obligation, goes with the value until it is shown, at the lates
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import gcd
-from typing import Any
+from typing import Any, NamedTuple
 
 from tessera.analysis.launch import INT64_MAX, Bound, type_bound
 from tessera.analysis.polynomial import ZERO, Atom, Poly, constant, of_atom
@@ -26,8 +25,7 @@ SMALL = -256  # a number that may be as negative as this is well known as a larg
 MAYBE_POINTER = frozenset(("param", "symbol", "window", "phi", "loopphi", "sel"))
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """A register: its polynomial, right if every obligation holds."""
 
     poly: Poly

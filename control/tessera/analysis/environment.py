@@ -227,6 +227,10 @@ class Env:
             self._leads = table
         return table
 
+    def tells_of(self, atom: Atom) -> bool:
+        """Whether any fact about varying quantities names an atom."""
+        return any(atom in about.varying_atoms for about in self.directions())
+
     def links(self) -> dict[Atom, list[Direction]]:
         """By thread and block indices: what is known of one beside one variable of a loop, or one
         that the way taken decides about, and nothing else."""

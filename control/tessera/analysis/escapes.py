@@ -57,7 +57,10 @@ class Escapes:
     def run(self) -> list[Escape]:
         """Where addresses get out of the kernel."""
         named = any(
-            self._named(index, operand) for index, ins in self._code for operand in ins.operands
+            self._named(index, operand)
+            for index, ins in self._code
+            for operand in ins.operands
+            if operand.kind is OperandKind.SYMBOL
         )
         if not named:
             return []

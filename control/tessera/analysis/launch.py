@@ -402,6 +402,12 @@ def type_bound(bits: int, signed: bool) -> tuple[int, int]:
     return 0, (1 << bits) - 1
 
 
+def scaled_bound(bound: Bound, factor: int) -> Bound:
+    """Bounds of a multiple, by a number other than 0."""
+    lo, hi = bound if factor > 0 else bound[::-1]
+    return (None if lo is None else lo * factor, None if hi is None else hi * factor)
+
+
 def product_bound(a: Bound, b: Bound) -> Bound:
     """Bounds of a product of two values that lie within `a` and `b`."""
     if a == (0, 0) or b == (0, 0):

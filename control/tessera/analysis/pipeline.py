@@ -38,6 +38,7 @@ from tessera.analysis.registers import Registers
 from tessera.analysis.touches import Mark, Scan, Touch
 from tessera.native.ptx import Function, Module, Space, parse
 
+MAX_YOUNG = 200_000  # objects that were not looked through for garbage; kernels leave little
 RECURSION = 50_000  # of Python frames that use no C stack: values are evaluated depth first
 
 
@@ -53,7 +54,8 @@ def analyze_module(ptx_text: str | bytes) -> dict[str, KernelSummary]:
     with _deep_recursion(), _no_collection():
         for kernel in module.entries:
             results.append(_analyze_kernel(kernel, functions, symbols))
-            gc.collect(0)  # looks at what this kernel made, and at nothing older
+            if gc.get_count()[0] > MAX_YOUNG:
+                gc.collect(0)
         settle_globals(results)
         return {r.kernel.name: _summarize(r, module) for r in results}
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from math import gcd
 from typing import Any
 
-from tessera.analysis.launch import INFINITE, Bound, product_bound
+from tessera.analysis.launch import INFINITE, Bound, product_bound, scaled_bound
 
 MAX_TERMS = 40
 MAX_DEGREE = 5
@@ -47,13 +47,14 @@ Split = tuple[dict[Monomial, "Poly"], "Poly"]
 class Poly:
     """An immutable polynomial. The zero polynomial has no terms."""
 
-    __slots__ = ("_bound", "_hash", "_split", "_varying", "terms")
+    __slots__ = ("_bound", "_hash", "_part", "_split", "_varying", "terms")
 
     def __init__(self, terms: dict[Monomial, int]) -> None:
         self.terms = terms
         self._hash: int | None = None
         self._bound: Bound | None = None
         self._split: Split | None = None
+        self._part: Poly | None = None
         self._varying: frozenset[Atom] | None = None
 
     def __hash__(self) -> int:
@@ -62,7 +63,7 @@ class Poly:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Poly) and self.terms == other.terms
+        return self is other or (isinstance(other, Poly) and self.terms == other.terms)
 
     def __repr__(self) -> str:
         parts = [f"{c}{''.join('*' + repr(a) for a in m)}" for m, c in self.terms.items()]
@@ -123,9 +124,12 @@ class Poly:
         lo: int | None = 0
         hi: int | None = 0
         for monomial, coefficient in self.terms.items():
-            bound: Bound = (coefficient, coefficient)
-            for atom in monomial:
-                bound = product_bound(bound, (atom.lo, atom.hi))
+            if len(monomial) == 1:
+                bound = scaled_bound((monomial[0].lo, monomial[0].hi), coefficient)
+            else:
+                bound = (coefficient, coefficient)
+                for atom in monomial:
+                    bound = product_bound(bound, (atom.lo, atom.hi))
             lo = None if lo is None or bound[0] is None else lo + bound[0]
             hi = None if hi is None or bound[1] is None else hi + bound[1]
             if lo is None and hi is None:
@@ -147,6 +151,14 @@ class Poly:
             rest = Poly(grouped.pop((), {}))
             self._split = {m: Poly(c) for m, c in grouped.items()}, rest
         return self._split
+
+    def varying_part(self) -> Poly:
+        """What is left without the uniform rest."""
+        if self._part is None:
+            uniform = self.split()[1].terms
+            rest = {m: c for m, c in self.terms.items() if m not in uniform}
+            self._part = Poly(rest) if uniform else self
+        return self._part
 
     def __add__(self, other: Poly) -> Poly:
         if not other.terms:

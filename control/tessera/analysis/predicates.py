@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tessera.analysis.polynomial import Poly, without_extrema
 
@@ -16,8 +17,7 @@ Obligations = frozenset[tuple[Poly, int, int]]
 _NONE: Obligations = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Pred:
+class Pred(NamedTuple):
     """kind: "true", "false", "opaque", "le" (poly <= 0), "eq", "ne" (against 0), "and", "or"."""
 
     kind: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tessera.analysis.flow import Edge, Flow
 from tessera.analysis.opcodes import results
@@ -19,8 +19,7 @@ from tessera.native.ptx import NO_REGISTER
 Variable = Hashable  # a register number, or whatever names a memory slot
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(NamedTuple):
     """kind "code": the instruction at `at` writes it (its `slot`-th result).
     kind "phi": the node `at` joins several. kind "none": nothing has written it."""
 

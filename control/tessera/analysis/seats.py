@@ -7,7 +7,7 @@ then that of the environment outside of the guard, and is found there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tessera.analysis.environment import Env
 from tessera.analysis.polynomial import Atom, Poly
@@ -21,8 +21,7 @@ _JOINS = frozenset(("phi", "loopphi", "other_lane", "stored"))
 """Atoms whose ranges depend on the joins that are being bounded, and not on the place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(NamedTuple):
     """What the range of an atom or polynomial is made of."""
 
     atoms: frozenset[Atom]  # varying
@@ -34,8 +33,7 @@ class Reach:
 NOTHING = Reach(NO_ATOMS, NO_ATOMS, False, False)
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
+class Seat(NamedTuple):
     """Where a range is computed, and the facts that do not count there."""
 
     env: Env

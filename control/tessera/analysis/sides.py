@@ -160,7 +160,7 @@ class Sides:
         varying, first = numerator.split()
         if not varying or not first.terms or any(not p.uniform for p in _polys(size)):
             return None
-        if any(remainder in about.varying_atoms for about in env.directions()):
+        if env.tells_of(remainder):
             return None
         lo = self._bounds.range(numerator - first, env).lo
         if lo is None or lo.lo is None or lo.lo < 0:
@@ -211,8 +211,7 @@ class Sides:
             if difference is not None:
                 address = address + difference
                 provisos.add(known.proviso)
-        told = {atom for about in env.directions() for atom in about.varying_atoms}
-        address = without_overlaps(self._registers.domain, address, told)
+        address = without_overlaps(self._registers.domain, address, env.tells_of)
         return address, frozenset(provisos)
 
     def _known_remainders(self, env: Env) -> list[Remainder]:

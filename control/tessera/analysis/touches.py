@@ -50,6 +50,7 @@ class Mark:
 
 
 Found = Touch | Mark
+_TOLD_BY = ((Property.SYSTEM_SCOPE, "sys"), (Property.CLUSTERS, "shared::cluster"))
 
 
 class Scan:
@@ -77,10 +78,9 @@ class Scan:
             for operand in instruction.operands:
                 if operand.kind is OperandKind.SPECIAL:
                     yield from _special_register(index, operand.text)
-            if "sys" in instruction.modifiers:
-                yield Mark(index, Property.SYSTEM_SCOPE)
-            if any(m == "shared::cluster" for m in instruction.modifiers):
-                yield Mark(index, Property.CLUSTERS)
+            for told, modifier in _TOLD_BY:
+                if modifier in instruction.modifiers:
+                    yield Mark(index, told)
 
     def _touch(
         self,
