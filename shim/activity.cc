@@ -40,14 +40,6 @@ Activity::Slot& Activity::slot_of(CUstream stream) {
   return slots_[0];
 }
 
-// Presences are never freed: a thread's end must not race with drain(). They
-// are reused by later threads.
-struct HomePass::Presence {
-  std::atomic<uint32_t> inside{0};
-  std::atomic<bool> owned{false};
-  Presence* next = nullptr;
-};
-
 namespace {
 
 template <class P>
@@ -91,13 +83,6 @@ HomePass::Presence& HomePass::mine() {
   }
   return *known;
 }
-
-HomePass::HomePass() : presence_(mine()) {
-  // A counter, not a flag: a host library's callback may launch while a launch is being made.
-  presence_.inside.fetch_add(1, std::memory_order_seq_cst);
-}
-
-HomePass::~HomePass() { presence_.inside.fetch_sub(1, std::memory_order_release); }
 
 bool HomePass::drain() {
   constexpr auto kPatience = std::chrono::milliseconds(50);

@@ -19,8 +19,14 @@ class Activity {
  public:
   static constexpr size_t kSlots = 4096;
 
-  /// Records one operation on `stream` (normalised: never null).
-  void bump(CUstream stream) { slot_of(stream).count.fetch_add(1, std::memory_order_relaxed); }
+  /// Records one operation on `stream` (normalised: never null). What this thread stored before and what it loads
+  /// afterwards is never seen the other way round.
+  void bump(CUstream stream) {
+    slot_of(stream).count.fetch_add(1, std::memory_order_seq_cst);
+#if !defined(__x86_64__)  // there the addition is locked, and so a fence by itself
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+  }
   /// The stream is about to be destroyed; its handle may come back as another stream.
   void retire(CUstream stream) {
     Slot& slot = slot_of(stream);
@@ -62,13 +68,22 @@ void Activity::for_each(Visit&& visit) const {
 
 Activity& activity();
 
-/// Says "this thread is enqueuing at home without the world's lock" for as long
-/// as it lives. `World::wake` waits for such threads before it lets anything
+/// Says "this thread is enqueuing an operation on this stream at home without the world's lock" for as long
+/// as it lives, and records the operation. `World::wake` waits for such threads before it lets anything
 /// become remote: a home launch is then surely either before or after.
 class HomePass {
  public:
-  HomePass();
-  ~HomePass();
+  /// Whoever finds the world calm afterwards is waited for by whoever ends the calm.
+  explicit HomePass(CUstream stream) : presence_(mine()) {
+    // A counter, not a flag: a host library's callback may launch while a launch is being made. This thread alone
+    // changes it, and the fence between this and the question whether the world is calm comes with the record: a
+    // locked instruction costs a launch as much as everything else here.
+    presence_.inside.store(presence_.inside.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    activity().bump(stream);
+  }
+  ~HomePass() {
+    presence_.inside.store(presence_.inside.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+  }
   HomePass(const HomePass&) = delete;
   HomePass& operator=(const HomePass&) = delete;
 
@@ -77,7 +92,12 @@ class HomePass {
   [[nodiscard]] static bool drain();
 
  private:
-  struct Presence;
+  // Never freed: a thread's end must not race with drain(). They are reused by later threads.
+  struct Presence {
+    std::atomic<uint32_t> inside{0};
+    std::atomic<bool> owned{false};
+    Presence* next = nullptr;
+  };
   static Presence& mine();
   Presence& presence_;
 };

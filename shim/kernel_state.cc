@@ -193,8 +193,7 @@ void KernelState::count_launch(uint32_t device, uint32_t stay_reason) {
     count_untracked_launch();
     return;
   }
-  add(counters_->launches[device], 1);
-  if (device == 0) add(counters_->stayed[stay_reason], 1);
+  add(device == 0 ? counters_->stayed[stay_reason] : counters_->launches[device], 1);
 }
 
 void KernelState::count_bytes_in(uint32_t device, uint64_t bytes) {

@@ -37,9 +37,8 @@ CUresult launch(const LaunchRequest& request, Real&& real) {
   uint32_t reason = TS_STAY_PLACED;
   const uint32_t device = state.device(&reason);
   if (device == 0 && !(reason == TS_STAY_PROPERTY && state.watches_others())) {
-    const HomePass pass;
+    const HomePass pass(request.stream);
     if (world().calm()) [[likely]] {
-      activity().bump(request.stream);
       state.count_launch(0, reason);
       return after_call(detail::launch_at_home(request.stream, state, real));
     }

@@ -30,9 +30,8 @@ template <class Describe, class Call>
 CUresult enqueue(CUstream stream, bool per_thread, Describe&& describe, Call&& call) {
   const CUstream handle = normalized(stream, per_thread);
   {
-    const HomePass pass;
+    const HomePass pass(handle);
     if (world().calm()) {
-      activity().bump(handle);
       return after_call(call());
     }
   }

@@ -234,8 +234,7 @@ uint32_t CallClass::device() const { return kernel_id_ < TS_MAX_KERNELS ? device
 
 void CallClass::count(uint32_t device, uint32_t stay_reason) {
   if (counters_ == nullptr) return;
-  add(counters_->launches[device], 1);
-  if (device == 0) add(counters_->stayed[stay_reason], 1);
+  add(device == 0 ? counters_->stayed[stay_reason] : counters_->launches[device], 1);
 }
 
 void CallClass::count_bytes_in(uint32_t device, uint64_t bytes) {

@@ -159,10 +159,10 @@ def read_counters(table: SharedTable) -> dict[str, Any]:
 
 
 def _kernel_counters(kernel: Any) -> dict[str, Any]:
-    return {
-        "id": int(kernel["kernel_id"]),
-        **{
-            name: {str(i): int(value) for i, value in enumerate(kernel[name]) if value}
-            for name in OF_KERNELS
-        },
+    counts = {
+        name: {str(i): int(value) for i, value in enumerate(kernel[name]) if value}
+        for name in OF_KERNELS
     }
+    if at_home := sum(counts["stayed"].values()):
+        counts["launches"] = {"0": at_home, **counts["launches"]}
+    return {"id": int(kernel["kernel_id"]), **counts}

@@ -214,8 +214,8 @@ enum {
 };
 typedef struct {
   uint32_t kernel_id, used;
-  uint64_t launches[16]; /* by device: 0 home */
-  uint64_t stayed[8];    /* home launches by TS_STAY_*, of all home launches */
+  uint64_t launches[16]; /* by device; not of home (0), whose launches `stayed` counts: one counter a launch */
+  uint64_t stayed[8];    /* all home launches, by TS_STAY_* */
   uint64_t bytes_in[16]; /* pulled for this kernel, by device */
   uint64_t time_ns[16];  /* device time, by device, over timed[] launches */
   uint64_t timed[16];
