@@ -19,6 +19,7 @@ from kernel_corpus import oracle
 from tessera.analysis import (
     Mode,
     analyze_module,
+    atoms,
     bounds,
     coverage,
     digits,
@@ -26,9 +27,11 @@ from tessera.analysis import (
     environment,
     families,
     guards,
+    intervals,
     invariants,
     launch,
     pointers,
+    provisos,
     ranges,
     registers,
     sides,
@@ -163,7 +166,7 @@ def numbers_never_wrap(patch: pytest.MonkeyPatch) -> None:
 
 @fault("indirect")
 def conditions_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(bounds.Bounds, "_within", lambda self, found, least, most: self.launch.one)
+    patch.setattr(provisos.Provisos, "_within", lambda self, found, least, most: self._launch.one)
 
 
 @fault("indirect", "elementwise")
@@ -189,15 +192,15 @@ def a_part_of_two_digits_is_dropped(patch: pytest.MonkeyPatch) -> None:
 
 @fault("elementwise", "indirect")
 def a_maximum_is_a_minimum(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(bounds.Bounds, "_range_max", bounds.Bounds._range_min)
+    patch.setitem(atoms.HANDLERS, "max", atoms.HANDLERS["min"])
 
 
 @fault("indirect")
 def data_is_zero(patch: pytest.MonkeyPatch) -> None:
-    def zero(self: Any, *_: Any) -> bounds.Range:
-        return bounds.Range(self.launch.zero, self.launch.zero)
+    def zero(b: Any, *_: Any) -> bounds.Range:
+        return bounds.Range(b.launch.zero, b.launch.zero)
 
-    patch.setattr(bounds.Bounds, "_range_load", zero, raising=False)
+    patch.setitem(atoms.HANDLERS, "load", zero)
 
 
 @fault("indirect")
@@ -214,7 +217,7 @@ def the_last_block_is_forgotten(patch: pytest.MonkeyPatch) -> None:
         most = original(self, monomial)
         return most.shift(-1) if most is not None and monomial[0].kind == "ctaid" else most
 
-    wrap(patch, bounds.Bounds, "_most", fewer)
+    wrap(patch, bounds.Bounds, "most", fewer)
 
 
 @fault("elementwise", "loops")
@@ -223,7 +226,7 @@ def a_guard_is_stricter_by_one(patch: pytest.MonkeyPatch) -> None:
         limit = original(self, *args)
         return None if limit is None else self.launch.add(limit, self.launch.const(-1))
 
-    wrap(patch, bounds.Bounds, "_limit", stricter)
+    wrap(patch, bounds.Bounds, "limit", stricter)
 
 
 @fault("loops")
@@ -269,7 +272,8 @@ def a_level_has_another_pitch(patch: pytest.MonkeyPatch) -> None:
 
 @fault("loops", "elementwise")
 def negative_factors_are_positive(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(bounds, "_sign", lambda poly: 1)
+    for module in (intervals, bounds, atoms):
+        patch.setattr(module, "sign_of", lambda poly: 1)
 
 
 @fault("pointers")
@@ -294,7 +298,7 @@ def remainders_of_a_range_never_come_round(patch: pytest.MonkeyPatch) -> None:
         lo, hi = self.launch.sub(inner.lo, base), self.launch.const(divisor - 1)
         return bounds.Range(lo, hi, inner.provisos)
 
-    wrap(patch, bounds.Bounds, "_window", straight)
+    wrap(patch, atoms, "window", straight)
 
 
 @fault("indirect")
@@ -314,7 +318,7 @@ def an_index_stays_two_below_a_variable(patch: pytest.MonkeyPatch) -> None:
         minus = self.launch.const(-1)
         return found and bounds.Range(found.lo, self.launch.add(found.hi, minus), found.provisos)
 
-    wrap(patch, bounds.Bounds, "_linked", lower)
+    wrap(patch, bounds, "linked", lower)
 
 
 @fault("indirect", "elementwise")

@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from tessera.analysis.bounds import Bounds, Term
+from tessera.analysis.bounds import Bounds
 from tessera.analysis.digits import TILE, Digit, Grouping, digit_of, groupings, overlap, tile_counts
 from tessera.analysis.domain import Value
 from tessera.analysis.environment import Environments, Fact, Proviso
 from tessera.analysis.families import MAX_STEP, Family, Member, is_full
 from tessera.analysis.flow import Flow
+from tessera.analysis.intervals import Term
 from tessera.analysis.launch import Bound, Expr
 from tessera.analysis.paths import Path, Paths
 from tessera.analysis.polynomial import Atom, Monomial, Poly, constant

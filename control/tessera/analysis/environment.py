@@ -308,6 +308,7 @@ class Environments:
         self._nodes: dict[int, Env] = {}
         self._refined: dict[tuple[Env, Pred], Env] = {}
         self._edges: dict[Edge, Env] = {}
+        self._claims: dict[tuple[frozenset[Obligation], Env], Proviso] = {}
         self.building = 0  # environments whose facts are being found
         self.empty = Env(self, None, -1, ())
         self.invariants = self._no_invariants
@@ -316,6 +317,14 @@ class Environments:
         """Forget all environments, which know this table: nothing is left in a cycle. No question
         may follow."""
         self.__dict__.clear()
+
+    def claim(self, obligations: frozenset[Obligation], env: Env) -> Proviso:
+        """The proviso that obligations hold at a place."""
+        key = (obligations, env)
+        found = self._claims.get(key)
+        if found is None:
+            found = self._claims[key] = Proviso(obligations, env)
+        return found
 
     def _no_invariants(self, env: Env, header: int) -> list[Fact]:
         return []

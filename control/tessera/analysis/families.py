@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tessera.analysis.bounds import Bounds, Form, Range, Term
+from tessera.analysis.bounds import Bounds
 from tessera.analysis.environment import Env, Proviso
+from tessera.analysis.intervals import Form, Range, Term
 from tessera.analysis.launch import Expr, Op
 from tessera.analysis.model import MAX_LEVELS
 from tessera.analysis.polynomial import ONE, Atom, Monomial, Poly

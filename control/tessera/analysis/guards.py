@@ -52,7 +52,7 @@ class Guards:
     def _reaches_zero(self, poly: Poly, env: Env) -> Expr:
         """Whether the launch may make a polynomial as small as 0."""
         found = self._bounds.range(poly, env)
-        reliable = self._bounds.conditions(found.provisos)
+        reliable = self._bounds.provisos.conditions(found.provisos)
         if found.lo is None or reliable is None:
             return self._launch.one
         small = self._launch.less_equal(found.lo, self._launch.zero)
@@ -60,7 +60,7 @@ class Guards:
 
     def _unless_wrong(self, proviso: Proviso, holds: Expr) -> Expr:
         """`holds` where the proviso does; 1 where it does not, or is never known to."""
-        reliable = self._bounds.conditions(frozenset([proviso]))
+        reliable = self._bounds.provisos.conditions(frozenset([proviso]))
         if reliable is None:
             return self._launch.one
         return self._launch.select(reliable, holds, self._launch.one)
@@ -70,8 +70,8 @@ class Guards:
         _, index, offset, kind = stored.args
         env = self._environments.at(index)
         found = self._bounds.range(offset.poly, env)
-        provisos = found.provisos | {self._bounds.claim(offset.obligations, env)}
-        reliable = self._bounds.conditions(provisos)
+        provisos = found.provisos | {self._environments.claim(offset.obligations, env)}
+        reliable = self._bounds.provisos.conditions(provisos)
         launch = self._launch
         if found.lo is None or found.hi is None or reliable is None:
             return launch.one

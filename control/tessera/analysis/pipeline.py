@@ -133,6 +133,7 @@ class _Passes:
         return outcome
 
     def release(self) -> None:
+        self._bounds.release()
         self._environments.release()
         self.registers.release()
 

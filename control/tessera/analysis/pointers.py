@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tessera.analysis.bounds import UNBOUNDED, Bounds, Range
+from tessera.analysis.bounds import Bounds
 from tessera.analysis.domain import Value
 from tessera.analysis.environment import Env, Environments
+from tessera.analysis.intervals import UNBOUNDED, Range
 from tessera.analysis.polynomial import Atom, Poly, of_atom
 from tessera.analysis.registers import Registers
 
@@ -128,7 +129,7 @@ class Attribution:
         """The offsets with which a value comes into a choice."""
         found = self._bounds.range(target.offset, place)
         if value.obligations:
-            claim = self._bounds.claim(value.obligations, place)
+            claim = self._environments.claim(value.obligations, place)
             found = found.relying_on(frozenset([claim]))
         return found
 

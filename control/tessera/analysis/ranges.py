@@ -198,7 +198,11 @@ class Ranges:
         best, whole = exact
         flags = Flag.INDIRECT if target.offset.loaded or target.carrier.loaded else NO_FLAGS
         offset = target.root.args[0]
-        if found.lo is None or found.hi is None or not self._bounds.can_hold(found.provisos):
+        if (
+            found.lo is None
+            or found.hi is None
+            or not self._bounds.provisos.can_hold(found.provisos)
+        ):
             reason = self._reasons.unbounded(target, touch)
             flags |= Flag.UNBOUNDED
             self._out.ranges.append(
@@ -232,14 +236,14 @@ class Ranges:
 
     def _certainty(self, whole: Whole, given: frozenset[Proviso]) -> Expr:
         """1 when a launch surely touches every byte, given that the range holds at all."""
-        sure = self._bounds.conditions_beyond(whole.provisos, given)
+        sure = self._bounds.provisos.conditions_beyond(whole.provisos, given)
         return self._launch.zero if sure is None else self._launch.both(sure, whole.condition)
 
     def _conditional(self, r: ByteRange) -> ByteRange:
         """The range with an end that is unbounded unless its provisos hold."""
         if r.lo is None:
             return r
-        conditions = self._bounds.conditions(r.provisos)
+        conditions = self._bounds.provisos.conditions(r.provisos)
         if conditions is None:
             flags = (r.flags | Flag.UNBOUNDED) & ~(Flag.EXACT | Flag.MUST_WRITE)
             reason = r.reason or "the index arithmetic may wrap around"

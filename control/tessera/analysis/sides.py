@@ -132,7 +132,7 @@ class Sides:
             weight = address.terms[atom,]
             address = address + (value.poly - of_atom(atom)).scale(weight)
             if value.obligations:
-                provisos.add(self._bounds.claim(value.obligations, made))
+                provisos.add(self._environments.claim(value.obligations, made))
         return Side(address, env, frozenset(provisos))
 
     def _rounds(self, address: Poly, env: Env) -> list[Side]:
@@ -203,7 +203,7 @@ class Sides:
         provisos: set[Proviso] = set()
         for known in self._known_remainders(env):
             times = _multiple_of(address, known.number)
-            if times is None or not self._bounds.holds(known.proviso):
+            if times is None or not self._bounds.provisos.holds(known.proviso):
                 continue
             quotient = self._registers.domain.quotient(Value(known.number), known.divisor).poly
             exact = quotient.scale(known.divisor).shift(known.rest)
@@ -228,7 +228,7 @@ class Sides:
         if not touch.obligations:
             return frozenset()
         place = self._environments.at_node(self._registers.reaching.node_of[touch.index])
-        return frozenset([self._bounds.claim(touch.obligations, place)])
+        return frozenset([self._environments.claim(touch.obligations, place)])
 
 
 def _places_of(stored: Atom) -> list[tuple[Word, Pred]]:
