@@ -7,9 +7,10 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tessera.analysis.domain import Domain, Value, bound_of
+from tessera.analysis.domain import Domain
 from tessera.analysis.polynomial import Atom, Poly, constant, of_atom
 from tessera.analysis.predicates import Pred
+from tessera.analysis.values import Value, bound_of
 
 BITS = 32
 FULL = 1 << BITS

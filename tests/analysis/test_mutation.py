@@ -21,6 +21,7 @@ from tessera.analysis import (
     analyze_module,
     atoms,
     bounds,
+    counts,
     coverage,
     digits,
     domain,
@@ -38,6 +39,7 @@ from tessera.analysis import (
     slots,
     touches,
     transfer,
+    values,
 )
 from tessera.analysis.polynomial import ONE, ZERO, Poly, constant
 
@@ -159,7 +161,7 @@ def a_product_is_its_first_factor(patch: pytest.MonkeyPatch) -> None:
 @fault("indirect")
 def numbers_never_wrap(patch: pytest.MonkeyPatch) -> None:
     def without_proviso(original: Any, self: Any, value: Any, *args: Any) -> Any:
-        return domain.Value(original(self, value, *args).poly, value.obligations)
+        return values.Value(original(self, value, *args).poly, value.obligations)
 
     wrap(patch, domain.Domain, "interpret", without_proviso)
 
@@ -178,7 +180,7 @@ def a_remainder_is_its_numerator(patch: pytest.MonkeyPatch) -> None:
 def a_quotient_is_zero(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         domain.Domain, "quotient",
-        lambda self, value, divisor, bound=None: domain.Value(ZERO, value.obligations),
+        lambda self, value, divisor, bound=None: values.Value(ZERO, value.obligations),
     )  # fmt: skip
 
 
@@ -323,7 +325,7 @@ def an_index_stays_two_below_a_variable(patch: pytest.MonkeyPatch) -> None:
 
 @fault("indirect", "elementwise")
 def all_bits_are_low_ones(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(domain.Value, "low_bits", lambda self, _: self.narrow[0] if self.narrow else self)
+    patch.setattr(values.Value, "low_bits", lambda self, _: self.narrow[0] if self.narrow else self)
 
 
 # Promises that every byte is touched
@@ -343,7 +345,7 @@ def facts_are_no_condition_of_a_promise(patch: pytest.MonkeyPatch) -> None:
 
 @fault("elementwise", "loops", "indirect", "effects")
 def what_a_launch_must_satisfy_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(coverage._Judge, "_require", lambda self, condition: None)
+    patch.setattr(counts.Needs, "require", lambda self, condition: None)
 
 
 @fault("elementwise", "loops", "indirect", "pointers")
@@ -355,7 +357,7 @@ def every_path_is_taken(patch: pytest.MonkeyPatch) -> None:
 
 @fault("elementwise", "loops", "indirect")
 def gaps_do_not_count(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(coverage._Judge, "_run", lambda self, part, shifts, units, cuts: constant(1))
+    patch.setattr(counts.Counts, "run", lambda self, part, shifts, units, cuts: constant(1))
     patch.setattr(coverage._Judge, "_cut_short", lambda self, term, count, cuts: ONE)
 
 

@@ -10,7 +10,6 @@ taken as one quantity.
 from __future__ import annotations
 
 from tessera.analysis.atoms import HANDLERS, linked
-from tessera.analysis.domain import Value
 from tessera.analysis.environment import Direction, Env, Environments, Fact
 from tessera.analysis.intervals import UNBOUNDED, Form, Intervals, Range, Term, sign_of
 from tessera.analysis.joins import Joins
@@ -21,6 +20,7 @@ from tessera.analysis.provisos import Provisos
 from tessera.analysis.registers import Registers
 from tessera.analysis.seats import MAX_NESTED, NO_ATOMS, Excluded, Seats
 from tessera.analysis.transfer import rejoin
+from tessera.analysis.values import Value
 
 WIDE = 1 << 24  # an atom with more values than this is as good as unbounded
 _COUNTS = {"tid": "%ntid", "ctaid": "%nctaid", "cluster_ctaid": "%cluster_nctaid"}

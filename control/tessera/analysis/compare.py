@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tessera.analysis.domain import NONE, Obligation, Value
 from tessera.analysis.opcodes import INTEGER_BITS, SIGNED
 from tessera.analysis.polynomial import Poly
 from tessera.analysis.predicates import FALSE, TRUE, Pred, conjunction, disjunction
+from tessera.analysis.values import NONE, Obligation, Value
 from tessera.native.ptx import Instruction
 
 if TYPE_CHECKING:

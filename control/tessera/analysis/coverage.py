@@ -13,25 +13,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from tessera.analysis.bounds import Bounds
-from tessera.analysis.digits import TILE, Digit, Grouping, digit_of, groupings, overlap, tile_counts
-from tessera.analysis.domain import Value
+from tessera.analysis.counts import ENDLESS, Counts, Cut, Needs, coalesce
+from tessera.analysis.digits import Grouping, digit_of, groupings, overlap
 from tessera.analysis.environment import Environments, Fact, Proviso
-from tessera.analysis.families import MAX_STEP, Family, Member, is_full
+from tessera.analysis.families import MAX_STEP, Family, Member
 from tessera.analysis.flow import Flow
 from tessera.analysis.intervals import Term
 from tessera.analysis.launch import Bound, Expr
 from tessera.analysis.paths import Path, Paths
-from tessera.analysis.polynomial import Atom, Monomial, Poly, constant
+from tessera.analysis.polynomial import Atom, Poly, constant
 from tessera.analysis.reasons import Reasons
 from tessera.analysis.registers import Registers
 
 GRAINS = (2, 4, 8, 16, 32, 64)
-ENDLESS = Poly({})  # as many values as a guard lets through
 NOT_TOLD = "whether it is done depends on more than indices and the launch"
 IRREGULAR = "its index is not made of counters that are independent of one another"
 OTHER_GUARD = "a guard is about something else than its index"
 GAPS = "it may leave gaps"
-_COUNTS = {"tid": "%ntid", "ctaid": "%nctaid"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +40,6 @@ class Whole:
     provisos: frozenset[Proviso]
     limits: dict[Poly, Poly] = field(default_factory=dict)
     """By the factor of a term: its largest value, where that is less than its range says."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """`weight * (value of a term) <= limit`: where a guard ends a term's values."""
-
-    weight: int
-    limit: Poly
-    upper: bool
 
 
 class Coverage:
@@ -114,10 +103,8 @@ class _Judge:
         self._members = family.members
         self._paths = paths
         self._first = family.first
-        self._condition = self._launch.one
-        self._provisos: set[Proviso] = set()
-        self._digits: dict[Atom, Digit] = {}
-        self._index_cuts: dict[Poly, Cut] = {}
+        self._needs = Needs(bounds.launch)
+        self._counts = Counts(registers, bounds, self._needs)
         self._limits: dict[Poly, Poly] = {}
         self.why = IRREGULAR
         self._leads = leads
@@ -144,7 +131,7 @@ class _Judge:
         cuts = self._cuts(terms) if self._is_regular(terms) else None
         if cuts is None or self._limits or not self._tiles(terms, cuts):
             return None
-        return Whole(self._condition, frozenset(self._provisos))
+        return Whole(self._needs.condition, frozenset(self._needs.provisos))
 
     def rows(self, levels: set[Poly]) -> Whole | None:
         """Every term takes all values between its ends, whatever the others are."""
@@ -152,7 +139,7 @@ class _Judge:
         cuts = self._cuts(terms) if self._is_regular(terms) else None
         if cuts is not None:
             self.why = GAPS
-        width = _coalesce(sorted({m.number for m in self._members}), self._first.extent)
+        width = coalesce(sorted({m.number for m in self._members}), self._first.extent)
         if cuts is None or width is None:
             return None
         for place, term in enumerate(terms):
@@ -163,13 +150,13 @@ class _Judge:
                     return None
                 units = width // step
             shifts = sorted({_like(m, term).shift for m in self._members})
-            if self._run(term.part, shifts, constant(units), cuts.get(place, [])) is None:
+            if self._counts.run(term.part, shifts, constant(units), cuts.get(place, [])) is None:
                 return None
             if term.factor not in levels:
                 width += step * term.range.least_span()
-        if self._condition is self._launch.zero:
+        if self._needs.condition is self._launch.zero:
             return None
-        return Whole(self._condition, frozenset(self._provisos), dict(self._limits))
+        return Whole(self._needs.condition, frozenset(self._needs.provisos), dict(self._limits))
 
     def _is_regular(self, terms: list[Term]) -> bool:
         """Whether the members differ by shifts alone, in all combinations."""
@@ -183,14 +170,14 @@ class _Judge:
         return self._digits_are_independent(terms) and self._is_product(terms)
 
     def _digits_are_independent(self, terms: list[Term]) -> bool:
-        self._digits = {}
+        self._counts.digits = {}
         for term in terms:
             for monomial in term.part.terms:
                 varying = [a for a in monomial if not a.uniform]
                 digit = digit_of(varying[0]) if len(varying) == 1 else None
-                if digit is None or any(overlap(digit, d) for d in self._digits.values()):
+                if digit is None or any(overlap(digit, d) for d in self._counts.digits.values()):
                     return False
-                self._digits[varying[0]] = digit
+                self._counts.digits[varying[0]] = digit
         return True
 
     def _is_product(self, terms: list[Term]) -> bool:
@@ -249,7 +236,7 @@ class _Judge:
         limit = base.shift(least)
         size = self._bounds.lower(limit.shift(1))
         rest = self._launch.floor_mod(size, self._launch.const(grain))
-        self._require(self._launch.equal(rest, self._launch.zero))
+        self._needs.require(self._launch.equal(rest, self._launch.zero))
         self._limits[term.factor] = limit
         return [Cut(1, limit, True)]
 
@@ -273,14 +260,16 @@ class _Judge:
 
     def _cuts_of(self, member: Member, path: Path, terms: list[Term]) -> dict[int, set[Cut]] | None:
         digits = {a for term in terms for a in term.part.atoms}
-        digits |= {a for digit in self._digits.values() for a in digit.atoms if a.kind == "k"}
+        digits |= {
+            a for digit in self._counts.digits.values() for a in digit.atoms if a.kind == "k"
+        }
         facts = self._restricting(path, digits)
         if facts is None:
             return None
         out: dict[int, set[Cut]] = {}
         cut_indices: dict[Poly, Cut] = {}
         for fact in facts:
-            self._provisos.add(fact.proviso)
+            self._needs.provisos.add(fact.proviso)
             if not fact.poly.split()[0]:
                 continue  # about the launch: the guard says it
             found = self._cut(fact, member, terms)
@@ -289,13 +278,13 @@ class _Judge:
             elif not self._cuts_index(fact, cut_indices):
                 return None
         if member is self._first:
-            self._index_cuts = cut_indices
-        return out if cut_indices == self._index_cuts else None
+            self._counts.index_cuts = cut_indices
+        return out if cut_indices == self._counts.index_cuts else None
 
     def _cuts_index(self, fact: Fact, known: dict[Poly, Cut]) -> bool:
         """Whether a fact ends the numbers that some digits are taken from; notes where."""
         _, rest = fact.poly.split()
-        for index in {d.index for d in self._digits.values()}:
+        for index in {d.index for d in self._counts.digits.values()}:
             times = (fact.poly - rest).ratio(index)
             number = times.constant if times is not None else None
             if number is None or number <= 0:
@@ -322,11 +311,11 @@ class _Judge:
                     return None
                 fact = first
                 if not fact.poly.split()[0]:
-                    self._require(self._bounds.at_most(fact.poly, None))
-                    self._provisos.add(fact.proviso)
+                    self._needs.require(self._bounds.at_most(fact.poly, None))
+                    self._needs.provisos.add(fact.proviso)
                     continue
             if (hi := fact.poly.bound()[1]) is not None and hi <= 0:
-                self._provisos.add(fact.proviso)
+                self._needs.provisos.add(fact.proviso)
                 continue
             if self._chooses_threads(fact, digits):
                 continue
@@ -341,7 +330,7 @@ class _Judge:
             if next(stronger, None) is None:
                 out.append(fact)
             else:
-                self._provisos.add(fact.proviso)
+                self._needs.provisos.add(fact.proviso)
         return out
 
     def _follows(self, fact: Fact, other: Fact, earlier: bool) -> bool:
@@ -370,8 +359,8 @@ class _Judge:
         first = self._bounds.at_most(rest, None)
         if first is self._launch.zero:
             return False
-        self._require(first)
-        self._provisos.add(fact.proviso)
+        self._needs.require(first)
+        self._needs.provisos.add(fact.proviso)
         return True
 
     def _in_first_iteration(self, fact: Fact, counters: set[Atom]) -> Fact | None:
@@ -405,14 +394,14 @@ class _Judge:
     def _tiles(self, terms: list[Term], cuts: dict[int, list[Cut]]) -> bool:
         """Whether the terms, from the smallest stride on, fill every byte, in one order or
         another: which one may be for the launch to tell."""
-        run = _coalesce(sorted({m.number for m in self._members}), self._first.extent)
+        run = coalesce(sorted({m.number for m in self._members}), self._first.extent)
         if run is None:
             return False
-        given = self._condition
+        given = self._needs.condition
         found = self._launch.zero
         for condition in self._orders(terms, cuts, list(range(len(terms))), constant(run)):
             found = self._launch.either(found, condition)
-        self._condition = self._launch.both(given, found)
+        self._needs.condition = self._launch.both(given, found)
         return found is not self._launch.zero
 
     def _orders(
@@ -424,9 +413,9 @@ class _Judge:
             yield self._launch.one
             return
         for place in left:
-            self._condition = self._launch.one
+            self._needs.condition = self._launch.one
             size = self._filled(terms[place], cover, cuts.get(place, []), len(left) == 1)
-            mine = self._condition
+            mine = self._needs.condition
             if size is None or mine is self._launch.zero:
                 continue
             rest = [p for p in left if p != place]
@@ -439,7 +428,7 @@ class _Judge:
         if units is None:
             return None
         shifts = sorted({_like(m, term).shift for m in self._members})
-        count = self._run(term.part, shifts, units, cuts)
+        count = self._counts.run(term.part, shifts, units, cuts)
         if count is None:
             return None
         if is_last or not cuts:
@@ -455,116 +444,8 @@ class _Judge:
         if have is not None and step is not None:
             return constant(have // step) if have >= step > 0 else None
         same = self._launch.equal(self._bounds.lower(factor), self._bounds.lower(cover))
-        self._require(same)
+        self._needs.require(same)
         return constant(1)
-
-    def _run(self, part: Poly, shifts: list[int], units: Poly, cuts: list[Cut]) -> Poly | None:
-        """The number of consecutive values of `part + shift`, starting with runs of `units`."""
-        left = dict(part.split()[0])
-        # A guard may end the values anywhere: then each must be there, not one in `units` only.
-        have = constant(1) if cuts else units
-        while left or len(shifts) > 1:
-            if len(shifts) > 1 and (number := have.constant) is not None:
-                joined, starts = _runs_of(shifts, number)
-                if joined != number:
-                    have, shifts = constant(joined), starts
-                    continue
-            monomial = self._next(left, have)
-            if monomial is None:
-                return None
-            coefficient = left.pop(monomial)
-            count = self._count(monomial[0])
-            if count is None:
-                endless = monomial[0].kind == "k" and cuts and not left and len(shifts) == 1
-                return ENDLESS if endless else None
-            product = coefficient.times(count.shift(-1))
-            if product is None:
-                return None
-            have = product + have
-        return have
-
-    def _next(self, left: dict[Monomial, Poly], have: Poly) -> Monomial | None:
-        """The digit that carries on where a run ends; where only the launch can tell, it must."""
-        for monomial, weight in left.items():
-            if self._continues(weight, have):
-                return monomial
-        number = min((c.constant or 0 for c in left.values()), default=0)
-        for monomial, weight in left.items():
-            if number > 0 and weight.constant == number and have.uniform:
-                self._require(self._bounds.at_most(weight - have, None))
-                return monomial
-        return None
-
-    def _require(self, condition: Expr) -> None:
-        self._condition = self._launch.both(self._condition, condition)
-
-    def _continues(self, weight: Poly, have: Poly) -> bool:
-        if weight == have:
-            return True
-        number, size = weight.constant, have.constant
-        return number is not None and size is not None and 0 < number <= size
-
-    def _count(self, atom: Atom) -> Poly | None:
-        """How many values a digit has: 0, 1, ..."""
-        if is_full(atom):
-            return constant((atom.hi or 0) + 1)
-        digit = digit_of(atom)
-        total = self._index_count(digit.index) if digit is not None else None
-        if digit is None or total is None:
-            return None
-        if atom.kind == TILE:
-            return self._tile_count(atom, total)
-        if digit.is_whole:
-            return total
-        return self._part_count(digit, total)
-
-    def _index_count(self, index: Poly) -> Poly | None:
-        """How many numbers the index runs through: 0, 1, ..."""
-        cut = self._index_cuts.get(index)
-        single = index.single
-        if single is not None and single.kind in _COUNTS:
-            count: Poly | None = self._registers.special(0, _COUNTS[single.kind], single.args[0])
-        else:
-            cuts = [] if cut is None else [cut]
-            count = self._run(index, [0], constant(1), cuts) if single is None else ENDLESS
-        if count is None or cut is None:
-            return None if count is ENDLESS else count
-        end = cut.limit.shift(1)
-        if count is not ENDLESS:
-            self._require(self._bounds.at_most(end - count, None))
-        self._require(self._bounds.at_most(constant(1) - end, None))
-        return end
-
-    def _part_count(self, digit: Digit, total: Poly) -> Poly | None:
-        """The values of a digit of a number below `total`. With other digits of the number in
-        use, all their combinations must occur."""
-        domain = self._registers.domain
-        lonely = sum(d.index == digit.index for d in self._digits.values()) == 1
-        if lonely and digit.high is None:
-            last = domain.whole_quotient(total.shift(-1), digit.low)
-            return last.shift(1)
-        if lonely and digit.low == 1 and digit.high is not None:
-            most = Value(_as_poly(digit.high))
-            return domain.extremum("min", Value(total), most).poly
-        edge = digit.high if digit.high is not None else digit.low
-        rest = self._launch.floor_mod(self._bounds.lower(total), self._bounds.lower(_as_poly(edge)))
-        self._require(self._launch.equal(rest, self._launch.zero))
-        if digit.high is None:
-            return domain.whole_quotient(total, digit.low)
-        if isinstance(digit.high, int) and isinstance(digit.low, int):
-            return constant(digit.high // digit.low)
-        return _as_poly(digit.high) if digit.low == 1 else None
-
-    def _tile_count(self, atom: Atom, total: Poly) -> Poly | None:
-        """Program ids reach all tiles if there are as many of them."""
-        rows, columns = tile_counts(atom)
-        product = rows.times(columns)
-        if product is None:
-            return None
-        lower = self._bounds.lower
-        self._require(self._launch.equal(lower(total), lower(product)))
-        self._require(self._bounds.at_most(constant(1) - rows, None))
-        return rows if atom.args[1] == -1 else columns
 
     def _cut_short(self, term: Term, count: Poly, cuts: list[Cut]) -> Poly | None:
         """A guard ends a term that is not the last: its end must be the one that the next
@@ -573,34 +454,9 @@ class _Judge:
             return None
         end = cuts[0].limit.shift(1)
         if count is not ENDLESS:
-            self._require(self._bounds.at_most(end - count, None))
+            self._needs.require(self._bounds.at_most(end - count, None))
         return term.factor.times(end)
 
 
 def _like(member: Member, term: Term) -> Term:
     return next(t for t in member.terms if t.factor == term.factor and t.part == term.part)
-
-
-def _as_poly(number: int | Poly) -> Poly:
-    return constant(number) if isinstance(number, int) else number
-
-
-def _runs_of(starts: list[int], length: int) -> tuple[int, list[int]]:
-    """Runs that begin at `starts`, each `length` long, joined where they meet: the length of
-    the joined runs (`length` where they differ), and their beginnings."""
-    runs: list[tuple[int, int]] = []
-    for start in starts:
-        if runs and start <= runs[-1][1]:
-            runs[-1] = (runs[-1][0], start + length)
-        else:
-            runs.append((start, start + length))
-    lengths = {end - begin for begin, end in runs}
-    if len(lengths) != 1:
-        return length, starts
-    return lengths.pop(), [begin for begin, _ in runs]
-
-
-def _coalesce(starts: list[int], length: int) -> int | None:
-    """The bytes from the first to the last copy; None where there is a gap."""
-    joined, runs = _runs_of(starts, length)
-    return joined if len(runs) == 1 else None

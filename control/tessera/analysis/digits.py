@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tessera.analysis.domain import Domain, Value
+from tessera.analysis.domain import Domain
 from tessera.analysis.launch import Bound
 from tessera.analysis.polynomial import ONE, ZERO, Atom, Poly, constant, of_atom
+from tessera.analysis.values import Value
 
 INDICES = ("tid", "ctaid", "k")
 TILE = "tile"

@@ -12,53 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import gcd
-from typing import Any, NamedTuple
+from typing import Any
 
 from tessera.analysis.launch import INT64_MAX, Bound, type_bound
 from tessera.analysis.polynomial import ZERO, Atom, Poly, constant, of_atom
 from tessera.analysis.predicates import Pred, fold
+from tessera.analysis.values import Obligation, Value, bound_of, common_part, hull_of, polys_of
 from tessera.native.ptx import Space
 
-Obligation = tuple[Poly, int, int]  # the polynomial lies within [lo, hi]
-NONE: frozenset[Obligation] = frozenset()
 SMALL = -256  # a number that may be as negative as this is well known as a large unsigned one
 MAYBE_POINTER = frozenset(("param", "symbol", "window", "phi", "loopphi", "sel"))
-
-
-class Value(NamedTuple):
-    """A register: its polynomial, right if every obligation holds."""
-
-    poly: Poly
-    obligations: frozenset[Obligation] = NONE
-    narrow: tuple[Value, int] | None = None
-    """What it was extended from, and the bits of that: they are the same whatever the rest is."""
-
-    def with_obligations(self, more: frozenset[Obligation]) -> Value:
-        return Value(self.poly, self.obligations | more) if more - self.obligations else self
-
-    def low_bits(self, count: int) -> Value:
-        """A value with the same `count` lowest bits that relies on as little as possible."""
-        value = self
-        while value.narrow is not None and count <= value.narrow[1]:
-            value = value.narrow[0]
-        return value
-
-
-def bound_of(value: Value) -> Bound:
-    """Static bounds of an interpreted value, given its obligations: those on itself, or on what
-    it is a multiple of."""
-    lo, hi = value.poly.bound()
-    for poly, least, most in value.obligations:
-        factor = _whole_ratio(value.poly, poly)
-        if factor == 0:
-            continue
-        rest = (value.poly - poly.scale(factor)).constant
-        if rest is None:
-            continue
-        low, high = sorted((least * factor + rest, most * factor + rest))
-        lo = low if lo is None else max(lo, low)
-        hi = high if hi is None else min(hi, high)
-    return lo, hi
 
 
 def _maybe_pointer(poly: Poly) -> bool:
@@ -67,15 +30,6 @@ def _maybe_pointer(poly: Poly) -> bool:
         len(m) == 1 and c == 1 and m[0].kind in MAYBE_POINTER and (m[0].hi is None or m[0].hi >> 32)
         for m, c in poly.terms.items()
     )
-
-
-def _whole_ratio(poly: Poly, other: Poly) -> int:
-    """The whole number that one polynomial may be a multiple by of another; else 0."""
-    for monomial, coefficient in other.terms.items():
-        if monomial:
-            mine = poly.terms.get(monomial, 0)
-            return mine // coefficient if mine % coefficient == 0 else 0
-    return 0
 
 
 class Domain:
@@ -423,40 +377,6 @@ class Domain:
         if lo is not None and lo >= 0:
             return value
         return self.extremum("max", value, Value(-value.poly, value.obligations))
-
-
-def hull_of(values: list[Value]) -> Bound:
-    """Static bounds of one of several values. Those that rest on obligations do not count: the
-    obligations stay inside of the choice."""
-    if any(value.obligations for value in values):
-        return (None, None)
-    lows, highs = zip(*(value.poly.bound() for value in values), strict=True)
-    return (
-        None if None in lows else min(lows),
-        None if None in highs else max(highs),
-    )
-
-
-def polys_of(args: Iterable[Any]) -> Iterable[Poly]:
-    """The polynomials that an atom's arguments are made of."""
-    for arg in args:
-        if isinstance(arg, Poly):
-            yield arg
-        elif isinstance(arg, Value):
-            yield arg.poly
-        elif isinstance(arg, Pred):
-            yield from arg.polys()
-
-
-def common_part(a: Poly, b: Poly) -> Poly:
-    """Terms of both polynomials, as far as their atoms mean the same wherever they stand."""
-    return Poly(
-        {
-            m: c
-            for m, c in a.terms.items()
-            if m and b.terms.get(m) == c and not any(atom.homes for atom in m)
-        }
-    )
 
 
 def ones(poly: Poly, bits: int) -> int:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
-from tessera.analysis.domain import NONE, Obligation
 from tessera.analysis.flow import Edge
 from tessera.analysis.launch import Expr
 from tessera.analysis.polynomial import Atom, Monomial, Poly, without_extrema
 from tessera.analysis.predicates import Pred, facts, fold
+from tessera.analysis.values import NONE, Obligation
 
 if TYPE_CHECKING:
     from tessera.analysis.registers import Registers

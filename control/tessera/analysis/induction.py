@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tessera.analysis.domain import NONE, Value
 from tessera.analysis.flow import Edge, Loop
 from tessera.analysis.polynomial import ZERO, Atom, of_atom
 from tessera.analysis.reaching import Definition
+from tessera.analysis.values import NONE, Value
 from tessera.native.ptx import NO_REGISTER, Instruction, Operand, OperandKind
 
 if TYPE_CHECKING:

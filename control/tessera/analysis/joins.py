@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tessera.analysis.domain import Value
 from tessera.analysis.environment import Env, Proviso
 from tessera.analysis.intervals import UNBOUNDED, Range
 from tessera.analysis.polynomial import Atom
+from tessera.analysis.values import Value
 
 if TYPE_CHECKING:
     from tessera.analysis.bounds import Bounds

@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tessera.analysis.bounds import Bounds
-from tessera.analysis.domain import Value
 from tessera.analysis.environment import Env, Environments
 from tessera.analysis.intervals import UNBOUNDED, Range
 from tessera.analysis.polynomial import Atom, Poly, of_atom
 from tessera.analysis.registers import Registers
+from tessera.analysis.values import Value
 
 _CHOICES = ("sel", "phi", "loopphi", "stored")
 ADDRESSES = 1 << 40  # no allocation is as large, and no address is smaller by much

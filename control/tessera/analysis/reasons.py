@@ -82,7 +82,7 @@ class Reasons:
         return list(out)
 
     def _all_atoms_of(self, root: Atom, depth: int = 0) -> list[Atom]:
-        from tessera.analysis.domain import polys_of
+        from tessera.analysis.values import polys_of
 
         out = [root]
         if depth > 6 or root.kind == "loopphi":

@@ -9,7 +9,7 @@ same in every polynomial that is met at one place.
 from __future__ import annotations
 
 from tessera.analysis.compare import predicate_of
-from tessera.analysis.domain import Domain, Value, common_part, hull_of
+from tessera.analysis.domain import Domain
 from tessera.analysis.flow import Edge, Flow
 from tessera.analysis.induction import find_induction
 from tessera.analysis.launch import MAX_BLOCK, MAX_CLUSTER, MAX_GRID, type_bound
@@ -20,6 +20,7 @@ from tessera.analysis.program import Program, Symbol
 from tessera.analysis.reaching import Definition, Reaching
 from tessera.analysis.slots import Slots
 from tessera.analysis.transfer import HANDLERS, product_of
+from tessera.analysis.values import Value, common_part, hull_of
 from tessera.native.ptx import NO_REGISTER, Instruction, Operand, OperandKind
 
 

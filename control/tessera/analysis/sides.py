@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 from tessera.analysis.bounds import Bounds
 from tessera.analysis.digits import without_overlaps
-from tessera.analysis.domain import Value
 from tessera.analysis.environment import Env, Environments, Fact, Proviso
 from tessera.analysis.pointers import Attribution
 from tessera.analysis.polynomial import Atom, Poly, constant, of_atom
@@ -18,6 +17,7 @@ from tessera.analysis.predicates import Pred
 from tessera.analysis.registers import Registers
 from tessera.analysis.slots import Word
 from tessera.analysis.touches import Touch
+from tessera.analysis.values import Value
 
 MAX_SPLIT = 64  # touches of a kernel whose indices are taken apart too
 MAX_SIDES = 10_000  # touches still to be taken apart

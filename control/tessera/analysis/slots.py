@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tessera.analysis.domain import Value
 from tessera.analysis.escapes import Carried, Escapes
 from tessera.analysis.launch import type_bound
 from tessera.analysis.opcodes import INTEGER_BITS, SIGNED, STORAGE_BITS, space_of
 from tessera.analysis.polynomial import Poly, of_atom
 from tessera.analysis.program import Symbol
+from tessera.analysis.values import Value
 from tessera.native.ptx import Instruction, Operand, OperandKind, Space
 
 if TYPE_CHECKING:

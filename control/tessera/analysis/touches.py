@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tessera.analysis.domain import Obligation, Value
 from tessera.analysis.model import Mode, Property
 from tessera.analysis.opcodes import (
     FLOAT_BITS,
@@ -21,6 +20,7 @@ from tessera.analysis.polynomial import ZERO, Poly, constant
 from tessera.analysis.predicates import TRUE, Pred, conjunction
 from tessera.analysis.registers import Registers
 from tessera.analysis.slots import elements
+from tessera.analysis.values import Obligation, Value
 from tessera.native.ptx import Instruction, Operand, OperandKind
 
 READ, WRITE = Mode.READ, Mode.WRITE

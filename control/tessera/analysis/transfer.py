@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tessera.analysis.domain import NONE, Value, bound_of
 from tessera.analysis.launch import product_bound
 from tessera.analysis.opcodes import INTEGER_BITS, SIGNED, STORAGE_BITS
 from tessera.analysis.polynomial import ZERO, Poly, constant, of_atom
 from tessera.analysis.slots import load, stored
+from tessera.analysis.values import NONE, Value, bound_of
 from tessera.native.ptx import Instruction, OperandKind
 
 if TYPE_CHECKING:
