@@ -7,15 +7,20 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from tessera.planning import clock, milp
+from tessera.planning import clock
 from tessera.planning.descent import improve
+from tessera.planning.neighbourhood import Neighbourhood, Uses
 from tessera.planning.objective import evaluate
 from tessera.planning.problem import Assignment, Floats, Objective, Problem
-from tessera.planning.terms import rank, terms_of
+from tessera.planning.terms import Ints, rank, terms_of
 
-ROUNDS = 400
-WINDOW = (0.04, 0.14)  # of the depth that the solver places anew at once
+ROUNDS = 4000
+MIXED = 6  # every so many steps of refinement mix placements, the others ask the solver
+FREE = (30, 600)  # nodes that the solver places anew at once
+FIRST = 100  # so many in the first step
 SECONDS = 0.5  # for one such step
+QUICK = 0.12  # seconds below which the next one has more nodes
+GAP = 0.002  # at which it stops
 
 
 class Incumbent:
@@ -65,19 +70,15 @@ class Incumbent:
 
 
 def refine(
-    best: Incumbent,
-    found: Sequence[Assignment],
-    deadline: float,
-    enough: float,
-    model: milp.Model | None = None,
-    shares: Floats | None = None,
+    best: Incumbent, found: Sequence[Assignment], deadline: float, enough: float, solver: bool
 ) -> None:
     """Changes parts of the best placement, in turn by two ways, until clock.now() is
     `deadline` or it is worth `enough`: stretches taken from other placements (`found`) with
-    local search behind; and the integral program (`model`, where given) with all else fixed.
+    local search behind; and, with `solver`, integral programs of a few devices.
     """
     generator = np.random.default_rng(0)
     depth = np.array([node.depth for node in best.problem.nodes])
+    searched = Vicinity(best, generator) if solver and best.problem.machine.size > 1 else None
     for i in range(ROUNDS):
         if best.value <= enough or clock.now() > deadline:
             return
@@ -85,35 +86,64 @@ def refine(
             if found:
                 best.polish(found[i % len(found)], deadline, "heuristic", enough)
             continue
-        if model is not None and i % 3:
-            free = _free(depth, shares, i, generator)
-            _place_anew(best, model, free, min(SECONDS, deadline - clock.now()))
+        if searched is not None and i % MIXED:
+            searched.step(deadline)
         else:
             mixed = _mixed(best.assignment, found, depth, best.terms.allowed, generator)
             best.polish(mixed, deadline, best.method, enough)
 
 
-def _free(
-    depth: Floats, shares: Floats | None, i: int, generator: np.random.Generator
-) -> np.ndarray:
-    """Nodes to place anew: those of a stretch, or half of those that the relaxation splits."""
-    if shares is not None and i % 3 == 2:
-        split = shares.max(axis=1) < milp.SETTLED
-        return np.asarray(split & (generator.random(len(depth)) < 0.5))
-    width = generator.uniform(*WINDOW)
-    begin = generator.random() * (1.0 - width)
-    return np.asarray((depth >= begin) & (depth <= begin + width))
+class Vicinity:
+    """Looks for better placements in which few nodes of few devices are elsewhere. Those that
+    are as good as the best are gone on from, too: they may have what the next step needs.
+    """
 
+    def __init__(self, best: Incumbent, generator: np.random.Generator) -> None:
+        self.best, self.generator = best, generator
+        self.uses = Uses.of(best.terms)
+        self.where: Assignment | None = None
+        self.value = float("inf")
+        self.most = FIRST
 
-def _place_anew(best: Incumbent, model: milp.Model, free: np.ndarray, seconds: float) -> None:
-    """What the solver makes of some nodes when all others stay."""
-    assert best.assignment is not None
-    fixed = np.zeros((len(free), model.devices))
-    fixed[np.arange(len(free)), best.assignment] = 1.0
-    fixed[free] = 1.0 / model.devices
-    solved = milp.solve(model, max(0.05, seconds), 0.002, best.assignment, fixed)
-    if solved.assignment is not None:
-        best.offer(solved.assignment, "relaxation and milp")
+    def step(self, deadline: float) -> None:
+        """One integral program."""
+        best = self.best
+        if self.where is None or best.value < self.value:
+            self.where, self.value = best.assignment, best.value
+        assert self.where is not None
+        around = Neighbourhood(best.terms, best.objective, self.uses, self.where)
+        devices = self._devices(around)
+        free = self._free(devices)
+        seconds = min(SECONDS, deadline - clock.now())
+        if not len(free) or seconds <= 0.02:
+            return
+        begun = clock.now()
+        placed = around.best(free, devices, seconds, GAP)
+        quick = clock.now() - begun < QUICK
+        self.most = int(np.clip(self.most * (1.2 if quick else 0.7), *FREE))
+        if placed is not None and best.offer(placed, "neighbourhood") <= self.value:
+            self.where = placed
+
+    def _devices(self, around: Neighbourhood) -> list[int]:
+        """Two to four; the busiest device, or that of the busiest port, among them."""
+        count = self.best.terms.devices
+        number = min(count, int(self.generator.integers(2, 5)))
+        devices = [int(d) for d in self.generator.permutation(count)[:number]]
+        busy = around.busy()
+        hot = int(busy.argmax())
+        if hot < 3 * count and hot % count not in devices:
+            devices[0] = hot % count
+        return devices
+
+    def _free(self, devices: list[int]) -> Ints:
+        """Nodes on these devices; of too many those of a stretch of the depth."""
+        assert self.where is not None
+        free = np.flatnonzero(np.isin(self.where, devices))
+        if len(free) > self.most:
+            order = np.argsort(self.best.terms.depth[free], kind="stable")
+            begin = int(self.generator.integers(0, len(free) - self.most + 1))
+            free = np.sort(free[order[begin : begin + self.most]])
+        return free
 
 
 def _mixed(

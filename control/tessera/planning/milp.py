@@ -31,9 +31,11 @@ from tessera.planning.rounding import Kinds, apart
 
 INFINITY = highspy.kHighsInf
 SIMPLEX_SECONDS = 2.5
+LARGE_PROGRAM = 12_000  # columns
 SETTLED = 0.999  # share above which a node counts as placed
 NOTHING_FITS = "no placement fits: memory, rules and what kernels need exclude each other"
 LARGE = 0.25  # of a device's part of all work: nodes that may bound the period alone
+SERIAL = 1e-3  # the dual of a stream's row above which it bounds the period
 TINY = 1e-4  # weight of the work that moves or waits, beside the objective's own
 
 
@@ -51,7 +53,8 @@ def _quiet_start() -> None:
         os.close(nowhere)
 
 
-def _solver() -> highspy.Highs:
+def quiet_solver() -> highspy.Highs:
+    """A solver that prints nothing."""
     _quiet_start()
     solver = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
@@ -71,10 +74,11 @@ class Solution:
     bound: float
     optimal: bool
     seconds: float
+    serial: tuple[str, ...] = ()  # streams that bound the relaxation
 
 
 @dataclass
-class _Rows:
+class Rows:
     """Constraints, row by row."""
 
     lower: list[float] = field(default_factory=list)
@@ -89,6 +93,36 @@ class _Rows:
         self.index.extend(index)
         self.value.extend(value)
         self.start.append(len(self.index))
+
+    def into(self, lp: highspy.HighsLp) -> None:
+        lp.row_lower_, lp.row_upper_ = np.array(self.lower), np.array(self.upper)
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        lp.a_matrix_.start_ = np.array(self.start, dtype=np.int32)
+        lp.a_matrix_.index_ = np.array(self.index, dtype=np.int32)
+        lp.a_matrix_.value_ = np.array(self.value)
+
+
+@dataclass
+class Extra:
+    """Columns (seconds, no less than 0) and rows beside those of a program."""
+
+    columns: int = 0
+    rows: Rows = field(default_factory=Rows)
+
+    def column(self, model: Model) -> int:
+        self.columns += 1
+        return model.columns + self.columns - 1
+
+    def into(self, solver: highspy.Highs) -> None:
+        none = np.zeros(0)
+        for _ in range(self.columns):
+            solver.addCol(0.0, 0.0, INFINITY, 0, none.astype(np.int32), none)
+        rows = self.rows
+        solver.addRows(
+            len(rows.lower), np.array(rows.lower), np.array(rows.upper), len(rows.index),
+            np.array(rows.start[:-1], dtype=np.int32), np.array(rows.index, dtype=np.int32),
+            np.array(rows.value),
+        )  # fmt: skip
 
 
 class Model:
@@ -109,13 +143,16 @@ class Model:
         # Seconds are scaled so that the best single device takes 1000.
         allowed = np.where(self.allowed, self.loads, np.inf)
         self.scale = 1000.0 / max(1e-12, float(allowed.min(axis=1).sum()))
-        self.rows = _Rows()
+        self.rows = Rows()
+        self.stream_rows: dict[str, int] = {}
         self._build()
 
-    def _x(self, node: int, device: int) -> int:
+    def placed(self, node: int, device: int) -> int:
+        """The column of the share of a node that a device has."""
         return node * self.devices + device
 
-    def _s(self, value: int, pair: int) -> int:
+    def travels(self, value: int, pair: int) -> int:
+        """The column of the share of a value that travels between a pair of devices."""
         return self.first_travel + value * len(self.pairs) + pair
 
     def _h(self, buffer: int, device: int) -> int:
@@ -129,18 +166,18 @@ class Model:
 
     def _assignment_rows(self) -> None:
         for node in range(self.nodes):
-            index = [self._x(node, device) for device in range(self.devices)]
+            index = [self.placed(node, device) for device in range(self.devices)]
             self.rows.add(1.0, 1.0, index, [1.0] * self.devices)
 
     def _travel_rows(self) -> None:
         """A value travels to b from elsewhere when a consumer is on b and its producer is not."""
         for v, value in enumerate(self.problem.values):
             for b in range(self.devices):
-                arriving = [self._s(v, p) for p, pair in enumerate(self.pairs) if pair[1] == b]
+                arriving = [self.travels(v, p) for p, pair in enumerate(self.pairs) if pair[1] == b]
                 for consumer in value.consumers:
                     self.rows.add(
                         0.0, INFINITY,
-                        [*arriving, self._x(value.producer, b), self._x(consumer, b)],
+                        [*arriving, self.placed(value.producer, b), self.placed(consumer, b)],
                         [1.0] * len(arriving) + [1.0, -1.0],
                     )  # fmt: skip
             if self.devices > 2:
@@ -152,10 +189,10 @@ class Model:
         """
         most = float(min(self.devices - 1, len(value.consumers)))
         for a in range(self.devices):
-            leaving = [self._s(v, p) for p, pair in enumerate(self.pairs) if pair[0] == a]
+            leaving = [self.travels(v, p) for p, pair in enumerate(self.pairs) if pair[0] == a]
             self.rows.add(
                 -INFINITY, 0.0,
-                [*leaving, self._x(value.producer, a)], [1.0] * len(leaving) + [-most],
+                [*leaving, self.placed(value.producer, a)], [1.0] * len(leaving) + [-most],
             )  # fmt: skip
 
     def _memory_rows(self) -> None:
@@ -170,7 +207,10 @@ class Model:
                 value.append(buffer.size / 1e9)
                 for reader in buffer.readers:
                     self.rows.add(
-                        0.0, INFINITY, [self._h(m, device), self._x(reader, device)], [1.0, -1.0]
+                        0.0,
+                        INFINITY,
+                        [self._h(m, device), self.placed(reader, device)],
+                        [1.0, -1.0],
                     )
             self.rows.add(-INFINITY, room / 1e9, index, value)
 
@@ -197,25 +237,32 @@ class Model:
         fastest = np.where(self.allowed, self.loads, np.inf).min(axis=1)
         share = LARGE * float(fastest.sum()) / self.problem.machine.size
         for n in np.flatnonzero(fastest > share):
-            index = [*(self._x(int(n), device) for device in range(self.devices)), self.period]
+            index = [*(self.placed(int(n), device) for device in range(self.devices)), self.period]
             self.rows.add(-INFINITY, 0.0, index, [*(self.loads[n] * self.scale).tolist(), -1.0])
 
     def _stream_row(self, stream: str) -> None:
         """A unit in flight takes its jobs one launch after another; so many are in flight."""
-        index, seconds = [], []
+        index, seconds = self.stream_terms(stream)
+        room = self.problem.in_flight * self.problem.slack
+        self.stream_rows[stream] = len(self.rows.lower)
+        self.rows.add(-INFINITY, 0.0, [*index, self.period], [*seconds, -room])
+
+    def stream_terms(self, stream: str) -> tuple[list[int], list[float]]:
+        """Columns, and the scaled seconds that they add to one unit's stream."""
+        index: list[int] = []
+        seconds: list[float] = []
         for n, node in enumerate(self.problem.nodes):
             if node.job == stream:
-                index += [self._x(n, device) for device in range(self.devices)]
+                index += [self.placed(n, device) for device in range(self.devices)]
                 seconds += (self.loads[n] * self.scale).tolist()
         for v, value in enumerate(self.problem.values):
             if self.problem.stream_of(value) == stream:
                 for p, pair in enumerate(self.pairs):
                     link = self.links[pair]
                     time = value.count * (link.time(value.size) + link.latency)
-                    index.append(self._s(v, p))
+                    index.append(self.travels(v, p))
                     seconds.append(time * self.scale)
-        room = self.problem.in_flight * self.problem.slack
-        self.rows.add(-INFINITY, 0.0, [*index, self.period], [*seconds, -room])
+        return index, seconds
 
     def _port(self, device: int, end: int) -> tuple[list[int], list[float]]:
         index, seconds = [], []
@@ -224,7 +271,7 @@ class Model:
                 continue
             link = self.links[pair]
             for v, value in enumerate(self.problem.values):
-                index.append(self._s(v, p))
+                index.append(self.travels(v, p))
                 seconds.append(value.count * link.time(value.size) * self.scale)
         return index, seconds
 
@@ -237,7 +284,7 @@ class Model:
             link = self.links[pair]
             for v, value in enumerate(self.problem.values):
                 seconds = link.time(value.size) + (link.latency if latency else 0.0)
-                costs[self._s(v, p)] = value.count * seconds * self.scale * weight
+                costs[self.travels(v, p)] = value.count * seconds * self.scale * weight
         costs[self.period] = 0.0 if latency else 1.0
         return costs
 
@@ -257,17 +304,12 @@ class Model:
         lp.num_col_, lp.num_row_ = self.columns, len(self.rows.lower)
         lp.col_cost_ = self._costs()
         lp.col_lower_, lp.col_upper_ = self._bounds()
-        lp.row_lower_ = np.array(self.rows.lower)
-        lp.row_upper_ = np.array(self.rows.upper)
-        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        lp.a_matrix_.start_ = np.array(self.rows.start, dtype=np.int32)
-        lp.a_matrix_.index_ = np.array(self.rows.index, dtype=np.int32)
-        lp.a_matrix_.value_ = np.array(self.rows.value)
+        self.rows.into(lp)
         if integral:
             kinds = [highspy.HighsVarType.kContinuous] * self.columns
             kinds[: self.first_travel] = [highspy.HighsVarType.kInteger] * self.first_travel
             lp.integrality_ = kinds
-        solver = _solver()
+        solver = quiet_solver()
         solver.setOptionValue("time_limit", clock.solver_limit(max(0.01, time_limit)))
         solver.setOptionValue("mip_rel_gap", gap)
         solver.passModel(lp)
@@ -280,7 +322,7 @@ class Model:
         for v, value in enumerate(self.problem.values):
             source = int(assignment[value.producer])
             for target in {int(assignment[i]) for i in value.consumers} - {source}:
-                values[self._s(v, self.pairs.index((source, target)))] = 1.0
+                values[self.travels(v, self.pairs.index((source, target)))] = 1.0
         for m, buffer in enumerate(self.problem.buffers):
             for device in {int(assignment[i]) for i in buffer.readers}:
                 values[self._h(m, device)] = 1.0
@@ -295,21 +337,19 @@ class Model:
         return np.asarray(values[: self.first_travel]).reshape(self.nodes, self.devices)
 
 
-def relax(model: Model, time_limit: float) -> Solution:
+def relax(model: Model, time_limit: float, extra: Extra | None = None) -> Solution:
     """The linear relaxation: a bound, and shares to round from.
 
-    Simplex first; where it is slow the interior point method.
+    Simplex first; where it is slow, and for large programs, the interior point method.
     Raises InfeasibleError when not even shares of nodes fit, SolverError.
     """
     begun = clock.now()
-    solver = model.highs(False, min(SIMPLEX_SECONDS, time_limit), 0.0)
-    solver.run()
-    if solver.getModelStatus() == highspy.HighsModelStatus.kTimeLimit:
-        left = time_limit - (clock.now() - begun)
-        solver = model.highs(False, left, 0.0)
-        solver.setOptionValue("solver", "ipm")
-        solver.setOptionValue("run_crossover", "off")
-        solver.run()
+    large = model.columns > LARGE_PROGRAM
+    solver = _relaxed(
+        model, time_limit if large else min(SIMPLEX_SECONDS, time_limit), extra, large
+    )
+    if solver.getModelStatus() == highspy.HighsModelStatus.kTimeLimit and not large:
+        solver = _relaxed(model, time_limit - (clock.now() - begun), extra, True)
     seconds = clock.now() - begun
     status = solver.getModelStatus()
     if status == highspy.HighsModelStatus.kInfeasible:
@@ -319,8 +359,23 @@ def relax(model: Model, time_limit: float) -> Solution:
     if status != highspy.HighsModelStatus.kOptimal:
         raise SolverError(f"HiGHS: {solver.modelStatusToString(status)}")
     values = np.asarray(solver.getSolution().col_value)
+    duals = solver.getSolution().row_dual
+    serial = tuple(name for name, row in model.stream_rows.items() if abs(duals[row]) > SERIAL)
     bound = _certain_bound(model, float(solver.getInfo().objective_function_value))
-    return Solution(None, model.shares_of(values), bound, True, seconds)
+    return Solution(None, model.shares_of(values), bound, True, seconds, serial)
+
+
+def _relaxed(model: Model, time_limit: float, extra: Extra | None, interior: bool) -> highspy.Highs:
+    """The solver when it is through, or out of time."""
+    solver = model.highs(False, time_limit, 0.0)
+    if extra is not None:
+        extra.into(solver)
+    if interior:
+        solver.setOptionValue("solver", "ipm")
+        solver.setOptionValue("run_crossover", "off")
+        solver.setOptionValue("presolve", "off")
+    solver.run()
+    return solver
 
 
 def _certain_bound(model: Model, objective: float) -> float:
@@ -376,7 +431,7 @@ def fractional_bound(problem: Problem) -> float:
     devices = problem.machine.size
     if devices == 1:
         return float(loads.sum())
-    solver = _solver()
+    solver = quiet_solver()
     scale = 1000.0 / max(1e-12, float(loads.min(axis=1).sum()))
     period = solver.addVariable(0.0, INFINITY, 1.0)
     totals: list[list[Any]] = [[] for _ in range(devices)]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tessera.planning import clock, heuristics, milp
+from tessera.planning.handoffs import Handoffs
 from tessera.planning.incumbent import Incumbent, refine
 from tessera.planning.objective import Outcome, evaluate
 from tessera.planning.problem import (
@@ -19,9 +20,9 @@ from tessera.planning.problem import (
     Problem,
     contract,
 )
-from tessera.planning.rounding import kinds, swept
+from tessera.planning.rounding import Kinds, banded, kinds, swept
 
-INTEGRAL = 12_000  # columns up to which the integral program is of use in seconds
+INTEGRAL = 4_000  # columns up to which the integral program is of use in seconds
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def _without_solver(best: Incumbent, effort: Effort, deadline: float) -> float:
     enough = bound / (1 - effort.gap)
     starts = [*best.given, *heuristics.starts(best.problem, best.objective)]
     found = best.polish_best_of(starts, deadline, "heuristic", enough, 6)
-    refine(best, found, deadline, enough)
+    refine(best, found, deadline, enough, False)
     return bound
 
 
@@ -133,8 +134,20 @@ def _with_solver(best: Incumbent, effort: Effort, deadline: float) -> float:
         bound = max(relaxed.bound, bound)
     if relaxed.shares is None:
         return max(bound, _without_solver(best, effort, deadline))
-    rounded = list(swept(problem, relaxed.shares, groups))
-    best.polish_best_of(rounded, soon(0.35), "relaxation", enough, 4)
+    rounded = _rounded(problem, relaxed.shares, groups)
+    best.polish_best_of(
+        rounded, soon(0.6 if problem.machine.size > 8 else 0.35), "relaxation", enough, 4
+    )
+    if best.value > enough and relaxed.serial and groups.size < problem.machine.size:
+        extra = Handoffs(model, relaxed.serial, best.value).extra
+        closer = milp.relax(model, max(0.05, 0.5 * (deadline - clock.now())), extra)
+        # No placement better than the best one is below this; so nothing is below the less.
+        bound = max(bound, min(closer.bound, best.value))
+        enough = bound / (1 - effort.gap)
+        if closer.shares is not None and best.value > enough:
+            more = _rounded(problem, closer.shares, groups)
+            best.polish_best_of(more, soon(0.2), "relaxation", enough, 2)
+            rounded += more
     if best.value > enough:
         starts = [*best.given, *heuristics.simple(problem)]
         best.polish_best_of(starts, soon(0.2), "heuristic", enough, 2)
@@ -146,8 +159,12 @@ def _with_solver(best: Incumbent, effort: Effort, deadline: float) -> float:
         shares = relaxed.shares if whole is model else None
         bound = max(bound, _integral(best, whole, shares, enough, effort, deadline))
         enough = bound / (1 - effort.gap)
-    refine(best, rounded, deadline, enough, whole, relaxed.shares)
+    refine(best, rounded, deadline, enough, True)
     return bound
+
+
+def _rounded(problem: Problem, shares: Floats, groups: Kinds) -> list[Assignment]:
+    return [*swept(problem, shares, groups), *banded(problem, shares, groups)]
 
 
 def _integral(

@@ -109,6 +109,39 @@ def swept(problem: Problem, shares: Floats, groups: Kinds) -> Iterator[Assignmen
             yield np.array(devices, dtype=np.int64)[place]
 
 
+def banded(problem: Problem, shares: Floats, groups: Kinds) -> Iterator[Assignment]:
+    """Placements with these shares: a kind for each node by thresholds along the depth; then
+    the nodes of each kind in stretches of the depth, one a device, with equal loads, so that
+    what is at one depth is on one device of the kind.
+    """
+    depth = _spread(np.array([node.depth for node in problem.nodes]))
+    along = np.argsort(depth, kind="stable")
+    shares = shares / shares.sum(axis=1, keepdims=True)
+    for order in itertools.islice(itertools.permutations(range(groups.size)), MOST_ORDERS):
+        if groups.size > 1 and order > order[::-1]:
+            continue
+        bounds = np.cumsum(shares[:, order], axis=1)
+        for threshold in (depth, 1.0 - depth):
+            place = np.minimum((threshold[:, None] > bounds).sum(axis=1), groups.size - 1)
+            kind_of = np.array(order)[place]
+            for balanced in (True, False):
+                yield _stretches(problem, groups, along, kind_of, balanced)
+
+
+def _stretches(
+    problem: Problem, groups: Kinds, along: Assignment, kind_of: Assignment, balanced: bool
+) -> Assignment:
+    """One stretch of the nodes of its kind for each device, of equal load or as many nodes."""
+    where = np.zeros(len(along), dtype=np.int64)
+    for kind, members in enumerate(groups.members):
+        mine = along[kind_of[along] == kind]
+        loads = problem.loads[mine, groups.first(kind)] if balanced else np.ones(len(mine))
+        middle = np.cumsum(loads) - loads / 2
+        stretch = (middle / max(loads.sum(), 1e-30) * len(members)).astype(np.int64)
+        where[mine] = np.array(members)[np.minimum(stretch, len(members) - 1)]
+    return where
+
+
 def _spread(depth: Floats) -> Floats:
     """Depths kept off both ends, where a threshold would say the same for all shares."""
     return np.asarray(np.clip(depth, 1e-6, 1 - 1e-6))
