@@ -37,6 +37,7 @@ class Bounds(Intervals):
         self.environments = environments
         self._ranges: dict[tuple[Poly, Env, Excluded, frozenset[Atom]], Range] = {}
         self._forms: dict[tuple[Poly, Env, Excluded, frozenset[Atom]], Form] = {}
+        self._boxes: dict[tuple[Poly, Env, Excluded, frozenset[Atom]], Range] = {}
         self._seats = Seats()
         self._limits: dict[Fact, Expr] = {}
         self.joins = Joins(self)
@@ -113,8 +114,17 @@ class Bounds(Intervals):
             varying = {m: c for m, c in varying.items() if m not in direction.poly.split()[0]}
         for factor, part in _by_stride(varying):
             step, index = _in_steps(factor, part)
-            terms.append(Term(step, index, 0, self._box(index, env, excluded)))
+            terms.append(Term(step, index, 0, self._boxed(index, env, excluded)))
         return terms
+
+    def _boxed(self, part: Poly, env: Env, excluded: Excluded) -> Range:
+        seat = self._seats.of(part, env, excluded)
+        active = frozenset(self.joins.active) if seat.joins else NO_ATOMS
+        key = (part, seat.env, seat.excluded, active)
+        found = self._boxes.get(key)
+        if found is None:
+            found = self._boxes[key] = self._box(part, seat.env, seat.excluded)
+        return found
 
     def _box(self, part: Poly, env: Env, excluded: Excluded) -> Range:
         """Atom by atom. Thread and block indices are summed as polynomials: their ends cancel

@@ -106,24 +106,35 @@ def without_overlaps(domain: Domain, poly: Poly, is_fixed: Callable[[Atom], bool
     """A polynomial with digits that share parts of one number taken apart into the parts, each of
     which then counts once: `x mod 8 + 8 * (x / 4 mod 8)` is `x mod 4 + 12 * (x / 4 mod 2) +
     16 * (x / 8 mod 4)`. Digits that are fixed stay as they are."""
-    groups: dict[Poly, dict[Atom, Digit]] = {}
-    divided = [a for a in poly.varying_atoms if a.kind in ("rem", "quot")]
-    if len(divided) < 2:
-        return poly
-    for atom in sorted(divided):
-        if (digit := digit_of(atom)) is not None:
-            groups.setdefault(digit.index, {})[atom] = digit
-    for found in groups.values():
+    for found in _by_index(poly.varying_atoms).values():
         if len(found) > 1 and not any(map(is_fixed, found)):
             poly = _taken_apart(domain, poly, found)
     return poly
 
 
-def _taken_apart(domain: Domain, poly: Poly, digits: dict[Atom, Digit]) -> Poly:
+def have_overlaps(atoms: Iterable[Atom]) -> bool:
+    """Whether any two digits among some atoms share parts of one number."""
+    return any(_share_parts(found) for found in _by_index(atoms).values())
+
+
+def _by_index(atoms: Iterable[Atom]) -> dict[Poly, dict[Atom, Digit]]:
+    """Quotients and remainders that are digits, by the number that they are digits of."""
+    groups: dict[Poly, dict[Atom, Digit]] = {}
+    for atom in sorted(a for a in atoms if a.kind in ("rem", "quot")):
+        if (digit := digit_of(atom)) is not None:
+            groups.setdefault(digit.index, {})[atom] = digit
+    return groups
+
+
+def _share_parts(digits: dict[Atom, Digit]) -> bool:
     known = list(digits.values())
-    if not any(overlap(a, b) for place, a in enumerate(known) for b in known[:place]):
+    return any(overlap(a, b) for place, a in enumerate(known) for b in known[:place])
+
+
+def _taken_apart(domain: Domain, poly: Poly, digits: dict[Atom, Digit]) -> Poly:
+    if not _share_parts(digits):
         return poly
-    ends = {end for digit in known for end in (digit.low, digit.high) if end is not None}
+    ends = {end for digit in digits.values() for end in (digit.low, digit.high) if end is not None}
     cuts = sorted(end for end in ends if isinstance(end, int))
     if len(cuts) < len(ends) or any(b % a for a, b in pairwise(cuts)):
         return poly

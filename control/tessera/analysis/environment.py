@@ -73,7 +73,7 @@ class Env:
     """What holds at one place. Environments form the dominator tree, refined by predicates."""
 
     __slots__ = (
-        "_building", "_directions", "_environments", "_facts", "_leads", "_links",
+        "_building", "_directions", "_environments", "_facts", "_leads", "_links", "_told",
         "complete", "header", "learnt", "node", "nonzero", "parent", "pending",
     )  # fmt: skip
 
@@ -98,6 +98,7 @@ class Env:
         self._directions: dict[Poly, Direction] | None = None
         self._leads: dict[Monomial, list[Direction]] | None = None
         self._links: dict[Atom, list[Direction]] | None = None
+        self._told: frozenset[Poly] = frozenset()
 
     @property
     def facts(self) -> list[Fact]:
@@ -209,8 +210,13 @@ class Env:
         table = {**outer, **touched} if touched else outer
         settled = self.parent is None or self.parent._directions is not None
         if settled and not self._building:
-            self._directions = table
+            self._directions, self._told = table, frozenset(touched)
         return table
+
+    def told(self) -> frozenset[Poly]:
+        """What the facts are about that this environment adds, once all of them are known."""
+        self.directions()
+        return self._told
 
     def directions_by_lead(self) -> dict[Monomial, list[Direction]]:
         """The directions by their largest varying monomial."""
@@ -279,10 +285,10 @@ def _is_variable(atom: Atom) -> bool:
 
 
 def _enter(fact: Fact, outer: dict[Poly, Direction], touched: dict[Poly, Direction]) -> None:
-    varying, rest = fact.poly.split()
+    varying = fact.poly.split()[0]
     if not varying:
         return
-    part = fact.poly - rest
+    part = fact.poly.varying_part()
     content = part.content()
     lead = max(part.terms)
     if part.terms[lead] < 0:

@@ -48,7 +48,7 @@ class Seats:
         self._atoms: dict[Atom, Reach] = {}
         self._polys: dict[Poly, Reach] = {}
         self._counted: dict[tuple[Env, frozenset[Atom]], Reach] = {}
-        self._outer: dict[tuple[Env, frozenset[Atom]], Env] = {}
+        self._outer: dict[tuple[Env, frozenset[Atom], Excluded], Env] = {}
 
     def of(self, poly: Poly, env: Env, excluded: Excluded) -> Seat:
         """The outermost place at which a polynomial has the range that it has at `env`."""
@@ -60,7 +60,7 @@ class Seats:
             return Seat(env, excluded, True)
         if excluded and len(excluded) <= MAX_NESTED:
             excluded = frozenset([e for e in excluded if e.varying_atoms <= reach.atoms])
-        return Seat(self._outermost(env, reach.atoms), excluded, reach.joins)
+        return Seat(self._outermost(env, reach.atoms, excluded), excluded, reach.joins)
 
     def _of_poly(self, poly: Poly) -> Reach:
         found = self._polys.get(poly)
@@ -108,22 +108,23 @@ class Seats:
         within = poly.varying_atoms <= reach.atoms
         return reach if within else _union([reach, self._of_poly(poly)])
 
-    def _outermost(self, env: Env, atoms: frozenset[Atom]) -> Env:
-        """The outermost environment that knows as much as `env` about some atoms."""
+    def _outermost(self, env: Env, atoms: frozenset[Atom], excluded: Excluded) -> Env:
+        """The outermost environment that knows as much as `env` about some atoms, apart from what
+        does not count."""
         passed: list[Env] = []
         place = env
         while True:
-            known = self._outer.get((place, atoms))
+            known = self._outer.get((place, atoms, excluded))
             if known is not None:
                 place = known
                 break
             outer = place.parent
             passed.append(place)
-            if outer is None or _tells_of(place, atoms):
+            if outer is None or _tells_of(place, atoms, excluded):
                 break
             place = outer
         for inner in passed:
-            self._outer[inner, atoms] = place
+            self._outer[inner, atoms, excluded] = place
         return place
 
 
@@ -144,6 +145,6 @@ def _union(parts: list[Reach]) -> Reach:
     )
 
 
-def _tells_of(env: Env, atoms: frozenset[Atom]) -> bool:
-    """Whether an environment adds facts about some atoms and no others."""
-    return any(fact.poly.varying_atoms and fact.poly.varying_atoms <= atoms for fact in env.facts)
+def _tells_of(env: Env, atoms: frozenset[Atom], excluded: Excluded) -> bool:
+    """Whether an environment adds facts that count, about some atoms and no others."""
+    return any(poly not in excluded and poly.varying_atoms <= atoms for poly in env.told())

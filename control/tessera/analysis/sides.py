@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from tessera.analysis.bounds import Bounds
-from tessera.analysis.digits import without_overlaps
+from tessera.analysis.digits import have_overlaps, without_overlaps
 from tessera.analysis.environment import Env, Environments, Fact, Proviso
 from tessera.analysis.pointers import Attribution
 from tessera.analysis.polynomial import Atom, Poly, constant, of_atom
@@ -59,6 +59,7 @@ class Sides:
         self._bounds = bounds
         self._attribution = attribution
         self._remainders: dict[Env, list[Remainder]] = {}
+        self._overlapping: dict[frozenset[Atom], bool] = {}  # whether digits share something
         self.met: dict[Env, tuple[Atom, Word]] = {}  # places where a word of an array was loaded
         self.needed: dict[
             Env, Poly
@@ -211,7 +212,11 @@ class Sides:
             if difference is not None:
                 address = address + difference
                 provisos.add(known.proviso)
-        address = without_overlaps(self._registers.domain, address, env.tells_of)
+        atoms = address.varying_atoms
+        if atoms not in self._overlapping:
+            self._overlapping[atoms] = have_overlaps(atoms)
+        if self._overlapping[atoms]:
+            address = without_overlaps(self._registers.domain, address, env.tells_of)
         return address, frozenset(provisos)
 
     def _known_remainders(self, env: Env) -> list[Remainder]:
@@ -266,6 +271,8 @@ def _index_choice(address: Poly) -> Atom | None:
 
 def _remainder(fact: Fact) -> Remainder | None:
     """What a fact says when it puts a remainder at one of its ends."""
+    if len(fact.poly.terms) > 2:
+        return None
     varying, rest = fact.poly.split()
     number = rest.constant
     if len(varying) != 1 or number is None or fact.slack is not None:
