@@ -46,7 +46,7 @@ class Provisos:
             assert proviso.env is not None
             found = self._bounds.range(poly, proviso.env)
             needs |= found.provisos
-            if self._within(found, least, most) is None:
+            if not _may_lie_within(found, least, most):
                 possible = False
                 break
         self._checking.discard(proviso)
@@ -150,6 +150,14 @@ class Provisos:
                     seen[need] = None
                     work.append(need)
         return list(seen)
+
+
+def _may_lie_within(found: Range, least: int, most: int) -> bool:
+    """False where a range is surely too wide in every launch, or not known."""
+    lo, hi = found.lo, found.hi
+    if lo is None or hi is None:
+        return False
+    return (lo.hi is None or lo.hi >= least) and (hi.lo is None or hi.lo <= most)
 
 
 def _order(term: Term) -> tuple[object, ...]:
