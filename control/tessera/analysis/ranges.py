@@ -111,8 +111,9 @@ class Ranges:
                 Property.READS_GLOBALS, (touch.index, "constant memory at an unknown address")
             )
             return
-        reason = self._reasons.no_root(touch.address)
-        self._out.properties.setdefault(Property.UNKNOWN, (touch.index, reason))
+        if Property.UNKNOWN not in self._out.properties:
+            reason = self._reasons.no_root(touch.address)
+            self._out.properties[Property.UNKNOWN] = touch.index, reason
 
     def _elsewhere(self, target: Target, touch: Touch) -> None:
         if target.root.kind == "symbol":

@@ -7,7 +7,10 @@ from tessera.analysis.pointers import Target
 from tessera.analysis.polynomial import Atom, Poly
 from tessera.analysis.registers import Registers
 from tessera.analysis.touches import Touch
+from tessera.analysis.values import polys_of
 from tessera.native.ptx import NO_REGISTER, Operand, OperandKind
+
+MAX_DEPTH = 40  # of atoms within atoms
 
 
 class Reasons:
@@ -77,23 +80,13 @@ class Reasons:
     def _all_atoms(self, poly: Poly) -> list[Atom]:
         out: dict[Atom, None] = {}
         for atom in sorted(poly.atoms):
-            for inner in self._all_atoms_of(atom):
-                out[inner] = None
+            _collect(atom, out, 0)
         return list(out)
 
-    def _all_atoms_of(self, root: Atom, depth: int = 0) -> list[Atom]:
-        from tessera.analysis.values import polys_of
-
-        out = [root]
-        if depth > 6 or root.kind == "loopphi":
-            return out
-        nested = list(polys_of(root.args))
-        if root.kind == "phi":
-            nested += [value.poly for value in root.args[1]]
-        for poly in nested:
-            for atom in sorted(poly.atoms):
-                out += self._all_atoms_of(atom, depth + 1)
-        return out
+    def _all_atoms_of(self, root: Atom) -> list[Atom]:
+        out: dict[Atom, None] = {}
+        _collect(root, out, 0)
+        return list(out)
 
     def _operand(self, index: int, operand: Operand) -> str:
         kind = operand.kind
@@ -114,3 +107,18 @@ class Reasons:
         if kind is OperandKind.SINK:
             return "_"
         return operand.text or kind.name.lower()
+
+
+def _collect(root: Atom, out: dict[Atom, None], depth: int) -> None:
+    """An atom and what it is made of, in order, each once."""
+    if root in out:
+        return
+    out[root] = None
+    if depth > MAX_DEPTH or root.kind == "loopphi":
+        return
+    nested = list(polys_of(root.args))
+    if root.kind == "phi":
+        nested += [value.poly for value in root.args[1]]
+    for poly in nested:
+        for atom in sorted(poly.atoms):
+            _collect(atom, out, depth + 1)
