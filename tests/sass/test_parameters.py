@@ -61,6 +61,9 @@ def test_an_array_indexed_by_the_block_is_claimed_as_far_as_the_grid_goes(
     block = b"".join(word.to_bytes(8, "little") for word in words)
     for blocks in (1, 3, 16):
         have = {(pointer, mode) for pointer, mode, _ in ranges_of(found, blocks, block)}
+        rest = bytes(block[: 8 * (blocks + 1)]) + b"\xff" * (len(block) - 8 * (blocks + 1))
+        if blocks < 16:  # what lies beyond the grid may be anything
+            assert {(p, m) for p, m, _ in ranges_of(found, blocks, rest)} == have
         reads = {(pointer, 1) for pointer in POINTERS[1 : blocks + 1]}
         assert have == reads | {(POINTERS[0], 2)}
     both = merge([found, found], 2)

@@ -209,9 +209,9 @@ class _Scan:
         found = None
         if len(places) == 2 and self._is_parameter(index, places[1].base[0]):
             found = forms_of(self._values, index, places[1].base[0].base)
-        found = [form for form in found or [] if form[0] == (("block", 1),)]
-        offsets = {number for _, number in found}
-        if not offsets or any((base + offset) % DESCRIPTOR for offset in offsets):
+        offsets = {number for _, number in found or []}
+        is_sure = bool(found) and all(symbols == (("block", 1),) for symbols, _ in found or [])
+        if not is_sure or any((base + offset) % DESCRIPTOR for offset in offsets):
             self._facts.mark(Property.TENSOR_MAPS, f"{self._place(index)}: {ins.text}")
             self._facts.give_up(
                 f"{self._place(index)}: {ins.text}: a descriptor may describe any memory"

@@ -8,7 +8,7 @@ index, "block" for the low half of the address of the parameter block. All of it
 
 from __future__ import annotations
 
-from tessera.sass.opcodes import OPCODES, PARAMETER_BLOCK_ADDRESS
+from tessera.sass.opcodes import OPCODES, before_parameters
 from tessera.sass.program import constant_of
 from tessera.sass.syntax import Instruction, Operand
 from tessera.sass.values import Values
@@ -17,6 +17,7 @@ from tessera.sass.writes import Node
 Form = tuple[tuple[tuple[str, int], ...], int]
 MAX_FORMS = 16
 MAX_NODES = 400
+MAX_ROUNDS = 40
 _MASK = (1 << 32) - 1
 _INDICES = {f"SR_CTAID.{axis}": axis.lower() for axis in "XYZ"}
 
@@ -24,11 +25,12 @@ _INDICES = {f"SR_CTAID.{axis}": axis.lower() for axis in "XYZ"}
 def forms_of(values: Values, index: int, registers: tuple[Operand, ...]) -> list[Form] | None:
     """What the sum of the registers' low words before an instruction may be; None: not known."""
     total: set[Form] = {((), 0)}
+    search = _Search(values)
     for register in registers:
         if register.kind != "register" or register.negative:
             return None
-        found = _Search(values).operand(index, register)
-        if found is None:
+        found = search.solve(index, register)
+        if not found:
             return None
         total = {_add(a, b) for a in total for b in found}
         if len(total) > MAX_FORMS:
@@ -37,9 +39,23 @@ def forms_of(values: Values, index: int, registers: tuple[Operand, ...]) -> list
 
 
 class _Search:
+    """The least sets of forms that agree with each other, where values depend on themselves:
+    sets grow, round by round, until nothing changes. None: anything."""
+
     def __init__(self, values: Values) -> None:
         self._values = values
         self._known: dict[Node, frozenset[Form] | None] = {}
+        self._seen: set[Node] = set()  # in this round
+        self._changed = False
+
+    def solve(self, index: int, register: Operand) -> frozenset[Form] | None:
+        for _ in range(MAX_ROUNDS):
+            self._seen.clear()
+            self._changed = False
+            found = self.operand(index, register)
+            if found is None or not self._changed:
+                return found
+        return None
 
     def operand(self, index: int, operand: Operand) -> frozenset[Form] | None:
         if operand.negative:
@@ -47,9 +63,12 @@ class _Search:
         if operand.kind == "number":
             return frozenset((((), operand.value & _MASK),))
         if operand.kind == "constant":
+            base = self._values.kernel.parameter_base
             place = operand.value if operand.bank == 0 and not operand.base else -1
-            is_block = place in PARAMETER_BLOCK_ADDRESS and place % 8 == 0
-            return frozenset((((("block", 1),), 0),)) if is_block else None
+            before = before_parameters(place, base)
+            if before is None:
+                return None
+            return frozenset((((("block", 1),), -before & _MASK),))
         if operand.kind != "register":
             return None
         if operand.variable is None:
@@ -57,11 +76,16 @@ class _Search:
         return self._node(self._values.before(index, operand.variable))
 
     def _node(self, node: Node) -> frozenset[Form] | None:
-        if node not in self._known:
-            self._known[node] = None  # a value that depends on itself is not known
-            if len(self._known) <= MAX_NODES:
-                self._known[node] = self._find(node)
-        return self._known[node]
+        known = self._known.get(node, frozenset())
+        if node not in self._seen and known is not None:
+            self._seen.add(node)
+            found = self._find(node) if len(self._seen) <= MAX_NODES else None
+            # The set may have grown meanwhile, where the node depends on itself.
+            known = _either(self._known.get(node, frozenset()), found)
+            if known != self._known.get(node, frozenset()):
+                self._changed = True
+            self._known[node] = known
+        return known
 
     def _find(self, node: Node) -> frozenset[Form] | None:
         if node[0] == "f":
@@ -115,7 +139,10 @@ class _Search:
     ) -> frozenset[Form] | None:
         """a * b + c, (a << n) + b, a << n."""
         if kind == "product" and len(sources) == 3:
-            value, factor, rest = sources[0], self._number(index, sources[1]), sources[2]
+            factors = self.operand(index, sources[1])
+            if not factors:
+                return factors
+            value, factor, rest = sources[0], _number(factors), sources[2]
         elif kind == "lea" and len(sources) == 3 and sources[2].kind == "number":
             value, factor, rest = sources[0], 1 << (sources[2].value & 31), sources[1]
         elif kind == "shift" and ins.has("L") and len(sources) == 3:
@@ -129,12 +156,11 @@ class _Search:
             return None
         return frozenset(_add(_times(a, factor), b) for a in found for b in more)
 
-    def _number(self, index: int, operand: Operand) -> int | None:
-        found = self.operand(index, operand)
-        if found is None or len(found) != 1:
-            return None
-        ((symbols, number),) = found
-        return None if symbols else number
+
+def _number(forms: frozenset[Form]) -> int | None:
+    """The one number that a value is."""
+    (symbols, number), *others = forms
+    return None if symbols or others else number
 
 
 def _either(*parts: frozenset[Form] | None) -> frozenset[Form] | None:

@@ -165,5 +165,13 @@ WINDOW_WORDS = {
     "old": frozenset((0x18, 0x1C, 0x20, 0x24)),  # parameters at 0x160 or 0x210
     "new": frozenset((0x34C, 0x350, 0x354)),
 }
-PARAMETER_BLOCK_ADDRESS = frozenset((0x198, 0x19C, 0x348, 0x34C))
-"""Where the address of bank 0 lies, for what reads tensor maps out of the parameters."""
+_BLOCK_ADDRESS = {  # by where the parameters begin: word -> how far before them it points
+    0x210: {0x198: 0, 0xC0: 0x210},  # sm_90; the second is the bank's own address, in nvjet
+    0x380: {0x348: 0},
+}
+
+
+def before_parameters(offset: int, parameter_base: int) -> int | None:
+    """For the low word of an address of the parameter block, in bank 0, out of which tensor maps
+    are read: how many bytes before the block it points. None: it is another word."""
+    return _BLOCK_ADDRESS.get(parameter_base, {}).get(offset)

@@ -240,7 +240,7 @@ def _accesses(facts: KernelFacts) -> tuple[tuple[Node, ...], tuple[Access, ...]]
     for offset, claim in sorted(facts.claims.items()):
         guard = None
         if not claim.required:
-            word = add(Op.PARAMETER, offset, 8)
+            word = add(Op.PARAMETER, offset, 8, 1)  # signed: no address has that bit
             guard = add(Op.LESS_EQUAL, 0, word)
             if not claim.maybe and claim.blocks is None:
                 guard = add(Op.AND, guard, add(Op.LESS, word, 1))

@@ -24,6 +24,8 @@ MAX_CLOSURE = 20000
 MAX_UNLESS = 8  # conditions that are told apart, under which one access is not known
 _ROOTS = "pPgwdub"
 _SCALED: tuple[Atom, str] = (("x",), "s")
+_BLOCK: tuple[Atom, str] = (("b",), "+")
+_CONSTANT: tuple[Atom, str] = (("k",), "+")
 
 
 class UnknownRootError(Exception):
@@ -274,6 +276,9 @@ class Resolver:
     def _merge(self, start: tuple[Terms, Terms], reason: str) -> Roots:
         """All ways as one: possible where no loaded word can be the pointer on any of them."""
         low, high = (self._flat(terms) for terms in start)
+        is_near = low <= {_BLOCK, _CONSTANT} and high <= {_BLOCK}
+        if is_near and all(self._is_block(half, set()) for half in start):
+            return Roots(parameter_block=True)
         # On some way the one half may lack what the other has: whatever is in both may be it.
         if any(a[0] in "udPgwb" and s != "s" for a, s in low):
             raise UnknownRootError(reason)
@@ -284,6 +289,19 @@ class Resolver:
         if not words:
             raise UnknownRootError(reason)
         return Roots(ways={(words, False)}, merged=True)
+
+    def _is_block(self, terms: Terms, seen: set[Atom]) -> bool:
+        """Whether, on every way, one word of the address of the parameter block is in a sum."""
+        found = [
+            atom for atom, sign in terms
+            if atom == ("b",) or (atom[0] in "fc" and sign == "+" and _BLOCK in self._closure(atom))
+        ]  # fmt: skip
+        if len(found) != 1:
+            return False
+        if found[0] == ("b",) or found[0] in seen:
+            return True
+        seen.add(found[0])
+        return all(self._is_block(side, seen) for side in self._values.sides(found[0]))
 
     def _flat(self, terms: Terms) -> Terms:
         out: set[tuple[Atom, str]] = set()

@@ -25,10 +25,10 @@ from tessera.sass.conditions import Condition, Conditions
 from tessera.sass.elf import Cubin, KernelInfo
 from tessera.sass.opcodes import (
     OPCODES,
-    PARAMETER_BLOCK_ADDRESS,
     SYNC_SHARED,
     WINDOW_WORDS,
     WINDOWS,
+    before_parameters,
     words_of,
 )
 from tessera.sass.program import Program, constant_of
@@ -198,7 +198,8 @@ class Values:
         elif operand.kind == "constant":
             found = self._bank(index, operand, word)
         elif operand.kind == "number" and not -256 <= operand.value < 256:
-            return _CONSTANT
+            is_extension = word == 1 and abs(operand.value) < 1 << 32
+            return NUMBER if is_extension else _CONSTANT
         else:
             return NUMBER
         return negated(found) if operand.negative else found
@@ -237,7 +238,7 @@ class Values:
     def _driver_word(self, offset: int) -> Terms:
         if offset in self._windows:
             return one("w")
-        if offset in PARAMETER_BLOCK_ADDRESS:
+        if before_parameters(offset & ~7, self.kernel.parameter_base) is not None:
             return one("b")
         return one("d", offset)
 
