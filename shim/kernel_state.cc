@@ -23,8 +23,6 @@ namespace {
 constexpr uint32_t kAskAgainEvery = 64;  // launches of a kernel whose analysis is still going on
 constexpr std::chrono::milliseconds kAskPause{20};
 
-void add(uint64_t& counter, uint64_t value) { std::atomic_ref(counter).fetch_add(value, std::memory_order_relaxed); }
-
 /// First launches are rare and may talk to the controller: one at a time.
 std::mutex& first_launch_mutex() {
   static std::mutex* mutex = new std::mutex;
@@ -84,14 +82,14 @@ uint64_t scatter_seed() {
 
 }  // namespace
 
-uint32_t device_of(uint32_t kernel_id) {
+uint32_t entry_of(uint32_t kernel_id) {
   if (const uint64_t seed = scatter_seed(); seed != 0) [[unlikely]]
     return scattered(seed);
   return placement_of(kernel_id);
 }
 
 KernelState::KernelState(FunctionEntry* entry) : entry_(entry) {}
-KernelState::~KernelState() = default;
+KernelState::~KernelState() { delete classes_.load(std::memory_order_relaxed); }
 
 ClaimsMemo* KernelState::claims_memo() {
   const void* known = summary();
@@ -110,7 +108,10 @@ void KernelState::ask() {
   KernelAnswer answer = ask_kernel(*image, entry_->name);
   kernel_id_ = answer.kernel_id;
   pending_.store(answer.status == TS_KERNEL_PENDING, std::memory_order_relaxed);
-  if (counters_ == nullptr && kernel_id_ < TS_MAX_KERNELS) counters_ = counters_of(kernel_id_, &counter_slot_);
+  if (!tally_.has_row() && kernel_id_ < TS_MAX_KERNELS) {
+    uint32_t slot = 0;
+    if (ts_kernel_counters* row = counters_of(kernel_id_, &slot)) tally_.set_row(row, slot);
+  }
   if (answer.status == TS_KERNEL_READY) adopt(std::move(answer.summary), std::move(answer.passed));
   if (answer.status == TS_KERNEL_FAILED) {
     log_line(LogLevel::kInfo, "%s stays home: %s", entry_->name.c_str(), answer.reason.c_str());
@@ -177,7 +178,7 @@ bool KernelState::surely_valid(const uint32_t (&grid)[3], const uint32_t (&block
          threads <= static_cast<uint64_t>(max_threads_) && dynamic_shared <= shared_limit;
 }
 
-uint32_t KernelState::device(uint32_t* reason) {
+uint32_t KernelState::placed(uint32_t* reason) {
   if (pending_.load(std::memory_order_relaxed) &&
       launches_while_pending_.fetch_add(1, std::memory_order_relaxed) % kAskAgainEvery == kAskAgainEvery - 1) {
     const std::lock_guard lock(first_launch_mutex());
@@ -185,19 +186,16 @@ uint32_t KernelState::device(uint32_t* reason) {
   }
   *reason = stay_.load(std::memory_order_relaxed);
   if (*reason != TS_STAY_PLACED) return 0;
-  return device_of(kernel_id_);
+  return entry_of(kernel_id_);
 }
 
-void KernelState::count_launch(uint32_t device, uint32_t stay_reason) {
-  if (counters_ == nullptr) {
-    count_untracked_launch();
-    return;
-  }
-  add(device == 0 ? counters_->stayed[stay_reason] : counters_->launches[device], 1);
-}
-
-void KernelState::count_bytes_in(uint32_t device, uint64_t bytes) {
-  if (counters_ != nullptr && bytes != 0) add(counters_->bytes_in[device], bytes);
+PlacedClasses& KernelState::classes() {
+  if (PlacedClasses* known = classes_.load(std::memory_order_acquire)) [[likely]]
+    return *known;
+  auto made = std::make_unique<PlacedClasses>(kernel_id_);
+  PlacedClasses* known = nullptr;
+  if (!classes_.compare_exchange_strong(known, made.get(), std::memory_order_acq_rel)) return *known;
+  return *made.release();
 }
 
 int64_t KernelState::on_worker(const WorkerLink& worker) const {

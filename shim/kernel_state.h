@@ -11,8 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "home_timer.h"
+#include "placed_classes.h"
 #include "registry.h"
+#include "tally.h"
 #include "tessera/access/summary.h"
 #include "tessera/protocol/control.h"
 
@@ -54,19 +55,13 @@ class KernelState {
   /// Whether home's driver would take a launch of this shape. In doubt it is asked: the launch stays home.
   bool surely_valid(const uint32_t (&grid)[3], const uint32_t (&block)[3], uint32_t dynamic_shared) const;
 
-  /// The device that a launch now should run on, 0 for home, and in `reason` why
+  /// Where a launch now should run: the kernel's entry in the placement table, 0 for home, and in `reason` why
   /// it is home although it may not have been placed there (TS_STAY_*).
-  uint32_t device(uint32_t* reason);
-
-  void count_launch(uint32_t device, uint32_t stay_reason);
-  /// Only a kernel's first few launches at home are timed.
-  bool may_be_timed() const { return timings_left_.load(std::memory_order_relaxed) > 0 && counters_ != nullptr; }
-  /// The counters, for a launch that is one of them, or null. Precondition: it may be timed.
-  ts_kernel_counters* to_be_timed() {
-    return timings_left_.fetch_sub(1, std::memory_order_relaxed) > 0 ? counters_ : nullptr;
-  }
-  void count_bytes_in(uint32_t device, uint64_t bytes);
-  uint32_t counter_slot() const { return counter_slot_; }
+  uint32_t placed(uint32_t* reason);
+  /// The classes that its launches are told apart into, where they are. Any thread.
+  PlacedClasses& classes();
+  /// Counts the launches that are not told apart.
+  Tally& tally() { return tally_; }
 
   /// The function's number on a worker, under the world's lock. It holds for that
   /// attachment alone: a worker attached anew knows nothing. And for the attributes that the function had then.
@@ -89,10 +84,9 @@ class KernelState {
   uint32_t kernel_id_ = TS_MAX_KERNELS;
   std::atomic<uint32_t> stay_{TS_STAY_NO_SUMMARY};  // TS_STAY_PLACED: free to move
   std::atomic<bool> pending_{false};
-  std::atomic<int> timings_left_{HomeTimer::kLaunchesTimed};
   std::atomic<uint32_t> launches_while_pending_{0};
-  ts_kernel_counters* counters_ = nullptr;
-  uint32_t counter_slot_ = UINT32_MAX;
+  Tally tally_;
+  std::atomic<PlacedClasses*> classes_{nullptr};
   uint32_t home_architecture_ = 0;
   std::array<uint32_t, 3> required_cluster_{}, required_block_{};
   std::vector<uint64_t> passed_;  // launch classes, sorted
@@ -104,8 +98,8 @@ class KernelState {
   std::array<OnWorker, TS_MAX_DEVICES> on_worker_{};
 };
 
-/// Where what has this number is to run now: as placed, or as thrown (TESSERA_SCATTER).
-uint32_t device_of(uint32_t kernel_id);
+/// Where what has this number is to run now: its entry in the placement table, or as thrown (TESSERA_SCATTER).
+uint32_t entry_of(uint32_t kernel_id);
 
 /// The state of a function, made when it is first launched.
 KernelState& kernel_state(CUfunction function);

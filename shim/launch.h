@@ -16,16 +16,16 @@ namespace detail {
 
 /// The driver's launch, timed if it is one of the kernel's first.
 template <class Real>
-CUresult launch_at_home(CUstream stream, KernelState& state, Real&& real) {
+CUresult launch_at_home(CUstream stream, Tally& tally, Real&& real) {
   // While anything is captured, anywhere, asking for an event's time would spoil the capture.
-  if (state.may_be_timed() && world().captures.load(std::memory_order_acquire) == 0) [[unlikely]] {
-    if (ts_kernel_counters* counters = state.to_be_timed()) return home_timer().time(stream, *counters, real);
+  if (tally.may_be_timed() && world().captures.load(std::memory_order_acquire) == 0) [[unlikely]] {
+    if (ts_kernel_counters* counters = tally.to_be_timed()) return home_timer().time(stream, *counters, real);
   }
   return real();
 }
 
 using RealLaunch = CUresult (*)(void* context);
-CUresult launch_slowly(const LaunchRequest& request, KernelState& state, uint32_t device, uint32_t reason,
+CUresult launch_slowly(const LaunchRequest& request, KernelState& state, uint32_t placed, uint32_t reason,
                        RealLaunch real, void* context);
 
 }  // namespace detail
@@ -35,17 +35,17 @@ CUresult launch(const LaunchRequest& request, Real&& real) {
   if (request.function == nullptr || !runtime().active()) return after_call(real());
   KernelState& state = kernel_state(request.function);
   uint32_t reason = TS_STAY_PLACED;
-  const uint32_t device = state.device(&reason);
-  if (device == 0 && !(reason == TS_STAY_PROPERTY && state.watches_others())) {
+  const uint32_t placed = state.placed(&reason);
+  if (placed == 0 && !(reason == TS_STAY_PROPERTY && state.watches_others())) {
     const HomePass pass(request.stream);
     if (world().calm()) [[likely]] {
-      state.count_launch(0, reason);
-      return after_call(detail::launch_at_home(request.stream, state, real));
+      state.tally().count(0, reason);
+      return after_call(detail::launch_at_home(request.stream, state.tally(), real));
     }
   }
   using Call = std::remove_reference_t<Real>;
   return detail::launch_slowly(
-      request, state, device, reason, [](void* context) { return (*static_cast<Call*>(context))(); }, &real);
+      request, state, placed, reason, [](void* context) { return (*static_cast<Call*>(context))(); }, &real);
 }
 
 }  // namespace tessera::shim

@@ -55,13 +55,15 @@ void Recording::begin(uint32_t launches) {
   world().record(true);
   entries_.clear();
   left_ = std::min(launches, kMostLaunches);
+  on_.store(true, std::memory_order_relaxed);
   until_ = std::chrono::steady_clock::now() + kLongest;
 }
 
 void Recording::add(uint32_t counter_slot, CUstream stream, const Claims& claims) {
   Entry entry{};
   entry.launch.kernel_id = kernel_of_counters(counter_slot);
-  entry.launch.flags = claims.known ? 0u : uint32_t{TS_RECORDED_UNKNOWN};
+  entry.launch.counter_slot = counter_slot;
+  entry.launch.flags = (claims.known ? 0u : uint32_t{TS_RECORDED_UNKNOWN}) | TS_RECORDED_IN_ROW;
   entry.launch.stream = reinterpret_cast<uint64_t>(stream);
   entry.launch.n_reads = append(claims.needed, entry.ranges);
   entry.launch.n_writes = append(claims.written, entry.ranges);
@@ -71,6 +73,7 @@ void Recording::add(uint32_t counter_slot, CUstream stream, const Claims& claims
 
 void Recording::end() {
   left_ = 0;
+  on_.store(false, std::memory_order_relaxed);
   ended_ = true;
   world().record(false);
 }

@@ -21,6 +21,9 @@ class Recording {
   /// The controller wants the next so many launches. Any thread, whatever lock it holds.
   void ask(uint32_t launches) { asked_.store(launches, std::memory_order_relaxed); }
 
+  /// Whether launches are recorded: then their classes are told apart. Any thread.
+  bool is_on() const { return on_.load(std::memory_order_relaxed); }
+
   /// A launch as it comes; nothing happens while none are recorded. With the world's lock held.
   void launched(uint32_t counter_slot, CUstream stream, const Claims& claims) {
     if (left_ != 0) [[unlikely]]
@@ -38,6 +41,7 @@ class Recording {
   std::vector<std::vector<uint8_t>> messages();
 
   std::atomic<uint32_t> asked_{0};
+  std::atomic<bool> on_{false};  // left_ != 0
   // Under the world's lock.
   struct Entry {
     ts_recorded_launch launch;

@@ -63,8 +63,8 @@ Redirection stay(uint32_t reason) { return {false, CUDA_SUCCESS, reason}; }
 /// A kernel's launch, as an errand.
 class KernelErrand final : public Errand {
  public:
-  KernelErrand(const LaunchRequest& request, KernelState& state, std::span<const uint8_t> parameters)
-      : request_(request), state_(state), parameters_(parameters) {}
+  KernelErrand(const LaunchRequest& request, KernelState& state, Tally& tally, std::span<const uint8_t> parameters)
+      : request_(request), state_(state), tally_(tally), parameters_(parameters) {}
 
   bool load(WorkerLink& worker) override {
     const FunctionEntry& entry = *state_.entry();
@@ -86,7 +86,7 @@ class KernelErrand final : public Errand {
 
   bool send(WorkerLink& worker, int lane, uint32_t start, std::span<const ts_ring_range> ranges) override {
     const WorkerLink::Kernel kernel{static_cast<uint32_t>(state_.on_worker(worker)),
-                                    state_.counter_slot(),
+                                    tally_.slot(),
                                     request_.grid,
                                     request_.block,
                                     request_.dynamic_shared,
@@ -95,11 +95,12 @@ class KernelErrand final : public Errand {
     return worker.launch(lane, start, ranges, kernel);
   }
 
-  void count_bytes_in(uint32_t device, uint64_t bytes) override { state_.count_bytes_in(device, bytes); }
+  void count_bytes_in(uint32_t device, uint64_t bytes) override { tally_.count_bytes_in(device, bytes); }
 
  private:
   const LaunchRequest& request_;
   KernelState& state_;
+  Tally& tally_;
   std::span<const uint8_t> parameters_;
 };
 
@@ -239,14 +240,14 @@ Redirection move(CUstream stream, WorkerLink& worker, const Claims& claims, Erra
   return Move(stream, worker, claims, errand).run();
 }
 
-Redirection redirect(const LaunchRequest& request, KernelState& state, uint32_t device, const Claims& claims,
-                     std::span<const uint8_t> parameters) {
+Redirection redirect(const LaunchRequest& request, KernelState& state, Tally& tally, uint32_t device,
+                     const Claims& claims, std::span<const uint8_t> parameters) {
   if (const uint32_t obstacle = obstacle_to(request, state, claims); obstacle != TS_STAY_PLACED) return stay(obstacle);
   // A kernel at home may be looking at what this one writes while both run.
   if (world().host_waits.watched_beside(world().streams.get(request.stream), claims.all)) return stay(TS_STAY_MEMORY);
   WorkerLink* worker = attached_worker(device);
   if (worker == nullptr || !runs_on(state, worker->device())) return stay(TS_STAY_WORKER);
-  KernelErrand errand(request, state, parameters);
+  KernelErrand errand(request, state, tally, parameters);
   return move(request.stream, *worker, claims, errand);
 }
 

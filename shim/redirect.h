@@ -21,8 +21,8 @@ bool runs_on(const KernelState& state, const ts_device& device);
 /// Runs the launch on worker `device` in the order of its stream, or says why it
 /// has to stay home; then nothing was changed but where clean copies lie.
 /// Precondition: the world's lock is held and the stream is not captured.
-Redirection redirect(const LaunchRequest& request, KernelState& state, uint32_t device, const Claims& claims,
-                     std::span<const uint8_t> parameters);
+Redirection redirect(const LaunchRequest& request, KernelState& state, Tally& tally, uint32_t device,
+                     const Claims& claims, std::span<const uint8_t> parameters);
 
 /// What a worker is asked to do: a kernel's launch, or a library's call.
 class Errand {

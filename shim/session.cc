@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,7 +55,9 @@ class Session {
     return std::atomic_ref(placement_->device[kernel_id]).load(std::memory_order_relaxed);
   }
   ts_counters_table& counters() { return *counters_.as<ts_counters_table>(); }
+  ts_placement_table& placements() { return *placement_; }
   ts_kernel_counters* kernel_counters(uint32_t kernel_id, uint32_t* slot);
+  ts_kernel_counters* class_counters(uint32_t kernel_id, const ClassKey& key, uint32_t* slot);
   WorkerLink* attach(uint32_t index);
   std::vector<uint32_t> workers_up();
   std::optional<ts_worker_info> worker(uint32_t index);
@@ -65,6 +68,7 @@ class Session {
   void say_hello();
   void welcome(const Packet& packet);
   void adopt_workers(const ts_worker_info* workers, uint32_t count);
+  ts_kernel_counters* take_row(uint32_t kernel_id, uint32_t* slot);
   std::optional<Packet> answer_to(uint32_t request, Milliseconds timeout);
   void take_unasked(const Packet& packet);
   KernelAnswer query(const ts_image_hash& image, uint64_t image_size, const std::string& name, const std::string& path,
@@ -78,6 +82,7 @@ class Session {
   bool look_after(WorkerLink& worker);
   void report_lost(uint32_t index, const std::string& reason);
   void tell_all_home();
+  void tell_classes();
   void tell_recorded();
 
   std::mutex mutex_;  // the conversation with the controller
@@ -94,6 +99,8 @@ class Session {
   std::vector<WorkerLink*> links_;  // attached, for the watch
   std::mutex slots_mutex_;
   std::map<uint32_t, uint32_t> slots_;  // kernel id -> counters slot
+  uint32_t slots_taken_ = 0;            // by kernels and by classes
+  std::vector<ts_class> untold_;        // classes that the controller has not heard of
   // Attaching failed: not to be tried again before then. Under the world's lock.
   std::array<std::chrono::steady_clock::time_point, TS_MAX_DEVICES> refused_until_{};
 };
@@ -123,6 +130,14 @@ void read_command_line(char (&out)[TS_PROGRAM_BYTES]) {
     if (out[i] == '\0') out[i] = ' ';
   }
   out[size] = '\0';
+}
+
+ts_class description_of(uint32_t kernel_id, const ClassKey& key, uint32_t slot) {
+  auto description = transport::make_message<ts_class>(TS_CLASS, 0);
+  description.counter_slot = slot;
+  description.kernel_id = kernel_id;
+  description.n_values = key.write(description.values);
+  return description;
 }
 
 void Session::start() {
@@ -168,6 +183,10 @@ void Session::welcome(const Packet& packet) {
   const auto welcome = packet.expect<ts_welcome>(1);
   arena_base_ = welcome.arena_base;
   arena_size_ = welcome.arena_size;
+  struct stat file{};
+  if (::fstat(packet.fds[0].get(), &file) != 0 || static_cast<size_t>(file.st_size) < sizeof(ts_placement_table)) {
+    throw TransportError(transport::Status::kCorrupt, "the placement table is of another version");
+  }
   void* table = ::mmap(nullptr, sizeof(ts_placement_table), PROT_READ, MAP_SHARED, packet.fds[0].get(), 0);
   if (table == MAP_FAILED) throw TransportError(transport::Status::kRefused, "the placement table cannot be mapped");
   placement_ = static_cast<ts_placement_table*>(table);
@@ -323,14 +342,36 @@ ts_kernel_counters* Session::kernel_counters(uint32_t kernel_id, uint32_t* slot)
     *slot = known->second;
     return &counters().kernels[*slot];
   }
-  if (slots_.size() >= counters().capacity) return nullptr;
-  *slot = static_cast<uint32_t>(slots_.size());
-  slots_[kernel_id] = *slot;
+  if (slots_taken_ >= counters().capacity) return nullptr;
+  slots_[kernel_id] = slots_taken_;
+  return take_row(kernel_id, slot);
+}
+
+/// Precondition: the slots' lock is held, and there are more.
+ts_kernel_counters* Session::take_row(uint32_t kernel_id, uint32_t* slot) {
+  *slot = slots_taken_++;
   ts_kernel_counters& entry = counters().kernels[*slot];
   entry.kernel_id = kernel_id;
   entry.used = 1;
-  std::atomic_ref(counters().n_kernels).store(*slot + 1, std::memory_order_release);
+  std::atomic_ref(counters().n_kernels).store(slots_taken_, std::memory_order_release);
   return &entry;
+}
+
+ts_kernel_counters* Session::class_counters(uint32_t kernel_id, const ClassKey& key, uint32_t* slot) {
+  ts_kernel_counters* row = nullptr;
+  {
+    const std::lock_guard lock(slots_mutex_);
+    // Half of the rows stay for kernels that come later.
+    if (kernel_id >= TS_MAX_KERNELS || slots_taken_ >= counters().capacity / 2) return nullptr;
+    row = take_row(kernel_id, slot);
+    untold_.push_back(description_of(kernel_id, key, *slot));
+  }
+  // At once, as the program may end soon; when the controller is being talked to, the watch does it.
+  if (mutex_.try_lock()) {
+    tell_classes();
+    mutex_.unlock();
+  }
+  return row;
 }
 
 WorkerLink* Session::attach(uint32_t index) {
@@ -375,6 +416,7 @@ void Session::watch() {
     if (mutex_.try_lock()) {
       tell_all_home();
       read_unasked();
+      tell_classes();
       tell_recorded();
       mutex_.unlock();
     }
@@ -402,6 +444,24 @@ void Session::tell_all_home() {
     all_home_told_ = true;
   } catch (const std::exception&) {
     controller_gone_ = true;
+  }
+}
+
+/// What tells the launches of new classes apart. Precondition: the lock is held.
+void Session::tell_classes() {
+  std::vector<ts_class> untold;
+  {
+    const std::lock_guard lock(slots_mutex_);
+    untold.swap(untold_);
+  }
+  for (const ts_class& message : untold) {
+    if (controller_gone_) return;
+    try {
+      controller_.send(message, {}, message_timeout());
+    } catch (const std::exception& error) {
+      log_line(LogLevel::kWarn, "launch classes cannot be told: %s", error.what());
+      controller_gone_ = true;
+    }
   }
 }
 
@@ -483,6 +543,7 @@ bool session_start() {
 KernelAnswer ask_kernel(const Image& image, const std::string& name) { return session->ask(image, name); }
 KernelAnswer ask_call(const std::string& name) { return session->ask_call(name); }
 uint32_t placement_of(uint32_t kernel_id) { return session->placement(kernel_id); }
+ts_placement_table& placement_table() { return session->placements(); }
 std::vector<uint32_t> known_workers() { return session->workers_up(); }
 std::optional<ts_worker_info> worker_info(uint32_t index) { return session->worker(index); }
 void report_trial(ts_tried message, const std::string& name, const std::string& reason) {
@@ -491,6 +552,9 @@ void report_trial(ts_tried message, const std::string& name, const std::string& 
 Range slot_of_program() { return session->slot(); }
 ts_kernel_counters* counters_of(uint32_t kernel_id, uint32_t* slot) {
   return session->kernel_counters(kernel_id, slot);
+}
+ts_kernel_counters* counters_of_class(uint32_t kernel_id, const ClassKey& key, uint32_t* slot) {
+  return session->class_counters(kernel_id, key, slot);
 }
 uint32_t kernel_of_counters(uint32_t slot) {
   if (session == nullptr || slot >= session->counters().capacity) return TS_MAX_KERNELS;

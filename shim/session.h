@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "placed_classes.h"
 #include "registry.h"
 #include "tessera/protocol/control.h"
 #include "worker_link.h"
@@ -32,8 +33,10 @@ KernelAnswer ask_kernel(const Image& image, const std::string& name);
 /// The number of a library's call, by its name. It has no summary: what it touches follows from its arguments.
 KernelAnswer ask_call(const std::string& name);
 
-/// Where the controller has placed a kernel: 0 home, else a worker's index.
+/// A kernel's entry in the placement table: 0 home, else a worker's index; or TS_PLACED_BY_CLASS and either.
 uint32_t placement_of(uint32_t kernel_id);
+/// The controller's, which it changes at any time; not to be written to.
+ts_placement_table& placement_table();
 
 /// Indices of the workers that are up. Lock-free enough for tests alone.
 std::vector<uint32_t> known_workers();
@@ -49,6 +52,9 @@ Range slot_of_program();
 
 /// Counters of one kernel; null when all are taken.
 ts_kernel_counters* counters_of(uint32_t kernel_id, uint32_t* slot);
+/// Counters of a launch class of a kernel, of which the controller is told; null when too many are taken. Once for each
+/// class.
+ts_kernel_counters* counters_of_class(uint32_t kernel_id, const ClassKey& key, uint32_t* slot);
 /// The kernel of a slot of the counters; TS_MAX_KERNELS for none.
 uint32_t kernel_of_counters(uint32_t slot);
 void count_untracked_launch();

@@ -67,7 +67,7 @@ bool trials_wanted() {
 CUresult launch_and_try(const LaunchRequest& request, KernelState& state, CUresult (*real)(void* context),
                         void* context) {
   Trial trial(request, state);
-  state.count_launch(0, TS_STAY_PLACED);
+  state.tally().count(0, TS_STAY_PLACED);
   activity().bump(request.stream);
   const CUresult result = real(context);
   if (result == CUDA_SUCCESS && state.watches_others()) world().host_waits.add(world().streams.get(request.stream));

@@ -41,7 +41,31 @@ Policy policy() {
 
 thread_local InsideCall* inside_call = nullptr;
 
-void add(uint64_t& counter, uint64_t value) { std::atomic_ref(counter).fetch_add(value, std::memory_order_relaxed); }
+/// What placement may tell calls of one class apart by.
+class CallQuantities final : public Quantities {
+ public:
+  explicit CallQuantities(const ts_blas_call& call) : call_(call) {}
+
+  std::optional<uint64_t> value(uint32_t quantity) const override {
+    const bool is_lt = call_.function == TS_BLAS_cublasLtMatmul;
+    switch (quantity) {
+      case TS_CALL_M:
+        return is_lt ? call_.d.rows : static_cast<uint64_t>(call_.m);
+      case TS_CALL_N:
+        return is_lt ? call_.d.columns : static_cast<uint64_t>(call_.n);
+      case TS_CALL_K:
+        if (!is_lt) return static_cast<uint64_t>(call_.k);
+        return call_.transpose_a == blas::kPlain ? call_.a.columns : call_.a.rows;
+      case TS_CALL_BATCHES:
+        return static_cast<uint64_t>(is_lt ? call_.d.batches : call_.batches);
+      default:
+        return std::nullopt;
+    }
+  }
+
+ private:
+  const ts_blas_call& call_;
+};
 
 const char* type_name(uint32_t type) {
   switch (type) {
@@ -181,10 +205,10 @@ class CallErrand final : public Errand {
     constexpr uint32_t kNone[3] = {1, 1, 1};
     const std::span bytes(reinterpret_cast<const uint8_t*>(&call_), sizeof call_);
     const auto number = static_cast<uint32_t>(number_on(worker, pending_.library));
-    return worker.launch(lane, start, ranges, {number, pending_.kind.counter_slot(), kNone, kNone, 0, bytes, {}});
+    return worker.launch(lane, start, ranges, {number, pending_.tally.slot(), kNone, kNone, 0, bytes, {}});
   }
 
-  void count_bytes_in(uint32_t device, uint64_t bytes) override { pending_.kind.count_bytes_in(device, bytes); }
+  void count_bytes_in(uint32_t device, uint64_t bytes) override { pending_.tally.count_bytes_in(device, bytes); }
 
  private:
   const PendingCall& pending_;
@@ -227,18 +251,18 @@ CallClass::CallClass(std::string name) : name_(std::move(name)) {
   const KernelAnswer answer = ask_call(name_);
   if (answer.status != TS_KERNEL_READY) return;
   kernel_id_ = answer.kernel_id;
-  if (kernel_id_ < TS_MAX_KERNELS) counters_ = counters_of(kernel_id_, &counter_slot_);
+  if (kernel_id_ >= TS_MAX_KERNELS) return;
+  classes_ = std::make_unique<PlacedClasses>(kernel_id_);
+  uint32_t slot = 0;
+  if (ts_kernel_counters* row = counters_of(kernel_id_, &slot)) tally_.set_row(row, slot);
 }
 
-uint32_t CallClass::device() const { return kernel_id_ < TS_MAX_KERNELS ? device_of(kernel_id_) : 0; }
+uint32_t CallClass::entry() const { return classes_ != nullptr ? entry_of(kernel_id_) : 0; }
 
-void CallClass::count(uint32_t device, uint32_t stay_reason) {
-  if (counters_ == nullptr) return;
-  add(device == 0 ? counters_->stayed[stay_reason] : counters_->launches[device], 1);
-}
-
-void CallClass::count_bytes_in(uint32_t device, uint64_t bytes) {
-  if (counters_ != nullptr && bytes != 0) add(counters_->bytes_in[device], bytes);
+CallClass::Place CallClass::place(const ts_blas_call& call, uint32_t entry) {
+  if ((entry & TS_PLACED_BY_CLASS) == 0) return {entry, &tally_};
+  const PlacedClasses::Place found = classes_->place_call(CallQuantities(call), entry);
+  return {found.device, found.tally != nullptr ? found.tally : &tally_};
 }
 
 void CallClass::prove(uint64_t key) {
@@ -295,20 +319,20 @@ const Footprint* footprint_of_call(CUstream stream) {
 CallOutcome place_call(const PendingCall& pending, uint32_t device, uint32_t reason, InsideCall& inside) {
   const std::lock_guard lock(world().mutex);
   if (is_capturing(pending.stream)) {
-    pending.kind.count(0, TS_STAY_CAPTURE);
+    count_call(pending.tally, 0, TS_STAY_CAPTURE);
     return {};
   }
   const Claims claims = pending.understood ? claims_of_call(pending.call) : Claims{};
   if (device != 0) {
     const Redirection redirection = try_to_move(pending, device, claims);
     if (redirection.moved) {
-      if (redirection.result == CUDA_SUCCESS) pending.kind.count(device, 0);
+      if (redirection.result == CUDA_SUCCESS) count_call(pending.tally, device, 0);
       const bool failed = redirection.result != CUDA_SUCCESS || world().failure() != CUDA_SUCCESS;
       return {true, failed ? blas::kExecutionFailed : blas::kSuccess, false};
     }
     reason = redirection.reason;
   }
-  pending.kind.count(0, reason);
+  count_call(pending.tally, 0, reason);
   if (!claims.known) return {};
   Footprint footprint = claims.footprint();
   if (pending.workspace.size() != 0) footprint.writes.push_back(pending.workspace);

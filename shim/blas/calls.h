@@ -7,12 +7,16 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_set>
 
 #include "blas/libraries.h"
 #include "claims.h"
+#include "placed_classes.h"
+#include "tally.h"
+#include "tessera/protocol/blas_call.h"
 #include "tessera/protocol/control.h"
 
 namespace tessera::shim {
@@ -24,10 +28,16 @@ class CallClass {
 
   /// Such as "cublasGemmEx:f16:NT": placement rules name it so.
   const std::string& name() const { return name_; }
-  uint32_t device() const;
-  uint32_t counter_slot() const { return counter_slot_; }
-  void count(uint32_t device, uint32_t stay_reason);
-  void count_bytes_in(uint32_t device, uint64_t bytes);
+  /// Its entry in the placement table, or 0: at home.
+  uint32_t entry() const;
+  struct Place {
+    uint32_t device;
+    Tally* tally;  // what counts the call
+  };
+  /// Where a call goes that is understood, by its sizes where the entry says so.
+  Place place(const ts_blas_call& call, uint32_t entry);
+  /// What counts the calls that are not told apart.
+  Tally& tally() { return tally_; }
 
   /// Whether the program's library has taken a call of this key (validity_key) before. A worker is asked for none that
   /// it might refuse. With the world's lock.
@@ -36,10 +46,16 @@ class CallClass {
 
  private:
   std::string name_;
-  uint32_t kernel_id_ = TS_MAX_KERNELS, counter_slot_ = UINT32_MAX;
-  ts_kernel_counters* counters_ = nullptr;
+  uint32_t kernel_id_ = TS_MAX_KERNELS;
+  Tally tally_;
+  std::unique_ptr<PlacedClasses> classes_;  // once it has a number
   std::unordered_set<uint64_t> proven_;
 };
+
+/// Counts a call, where it has a row: what it launches inside is counted by itself.
+inline void count_call(Tally& tally, uint32_t device, uint32_t stay_reason) {
+  if (tally.has_row()) tally.count(device, stay_reason);
+}
 
 /// What makes a call's class; a call whose types are out of range has none. Never 0.
 uint64_t class_key(uint32_t function, int transpose_a, int transpose_b, int type_a, int type_b, int type_c,
@@ -71,6 +87,7 @@ class InsideCall {
 /// One call, before it is made.
 struct PendingCall {
   CallClass& kind;
+  Tally& tally;
   const HostLibrary& library;
   const HostHandle& handle;
   CUstream stream;  // normalised

@@ -58,15 +58,21 @@ Status make_call(const Route& found, uint64_t key, CUstream stream, Range worksp
   CallClass* kind = call_class(key);
   if (kind == nullptr) return real();
   InsideCall inside;
-  const uint32_t device = kind->device();
-  if (device == 0 && world().calm()) {
-    kind->count(0, TS_STAY_PLACED);
+  const uint32_t entry = kind->entry();
+  if (entry == 0 && world().calm()) {
+    count_call(kind->tally(), 0, TS_STAY_PLACED);
     return real();
   }
   ts_blas_call call{};
   const bool understood = describe(call) && is_understood(call);
-  const PendingCall pending{*kind, *found.library, *found.handle, stream, understood, workspace, call};
-  const CallOutcome outcome = place_call(pending, device, TS_STAY_PLACED, inside);
+  const uint32_t fallback = entry & ~uint32_t{TS_PLACED_BY_CLASS};
+  const CallClass::Place place = understood ? kind->place(call, entry) : CallClass::Place{fallback, &kind->tally()};
+  if (place.device == 0 && world().calm()) {
+    count_call(*place.tally, 0, TS_STAY_PLACED);
+    return real();
+  }
+  const PendingCall pending{*kind, *place.tally, *found.library, *found.handle, stream, understood, workspace, call};
+  const CallOutcome outcome = place_call(pending, place.device, TS_STAY_PLACED, inside);
   if (outcome.moved) return outcome.status;
   const Status status = real();
   if (outcome.prove && status == blas::kSuccess) prove_call(pending);

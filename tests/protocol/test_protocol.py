@@ -12,13 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tessera import protocol
 from tessera.protocol import MessageType, ProtocolError, VersionMismatchError
-from tessera.protocol.tables import PlacementTable, SharedTable
+from tessera.protocol.classes import ARGUMENT, LaunchClass, Quantity
+from tessera.protocol.tables import (
+    MAX_CHOICES,
+    PLACED_BY_CLASS,
+    Choice,
+    PlacementTable,
+    SharedTable,
+)
 from tessera.settings import Settings, SettingsError, definitions, header_path, parse_definitions
 
 STRUCTS = [
     "ts_message", "ts_device", "ts_hello", "ts_worker_info", "ts_welcome", "ts_workers",
     "ts_refused", "ts_kernel_query", "ts_kernel_info", "ts_worker_lost", "ts_all_home",
-    "ts_placement_table",
+    "ts_placement_table", "ts_term", "ts_choice", "ts_class_value", "ts_class",
     "ts_kernel_counters", "ts_worker_counters", "ts_counters_table", "ts_channel_header",
     "ts_worker_status", "ts_summary",
 ]  # fmt: skip
@@ -220,6 +227,48 @@ def test_a_placement_table_as_a_program_sees_it() -> None:
         table.close()
 
 
+def test_choices_as_a_program_sees_them() -> None:
+    table = PlacementTable()
+    try:
+        seen = SharedTable(table.fd, "ts_placement_table", "TS_PLACEMENT_MAGIC")
+        large = Choice(1, ((Quantity.BLOCKS, 64, (1 << 64) - 1), (Quantity.THREADS, 0, 256)))
+        assert table.write({7: 2, 3: 0}, {7: (large,), 3: (large, Choice(2, ()))}) == ()
+        assert seen.record["device"][0][[3, 7]].tolist() == [PLACED_BY_CLASS, 2 | PLACED_BY_CLASS]
+        assert (table.device(3), table.device(7)) == (0, 2)
+        used = seen.record["choices"][0][: seen.get("n_choices")]
+        assert used["kernel_id"].tolist() == [3, 3, 7]
+        assert used["device"].tolist() == [1, 2, 1]
+        assert used["n_terms"].tolist() == [2, 0, 2]
+        assert used["terms"][2][1].tolist() == (Quantity.THREADS, 0, 0, 256)
+        table.write({3: 1})  # where none fits; the choices stay
+        assert seen.record["device"][0][3] == 1 | PLACED_BY_CLASS
+        table.write({}, {3: (large,)})
+        assert seen.record["device"][0][[3, 7]].tolist() == [1 | PLACED_BY_CLASS, 2]
+        assert (seen.get("generation"), seen.get("sequence")) == (3, 6)
+        many = dict.fromkeys(range(3), (large,) * (MAX_CHOICES // 2))
+        assert table.write({}, many) == (2,)
+        assert seen.record["device"][0][:4].tolist() == [PLACED_BY_CLASS, PLACED_BY_CLASS, 0, 1]
+    finally:
+        table.close()
+
+
+def test_a_launch_class_comes_back() -> None:
+    told = LaunchClass(17, 3, ((Quantity.GRID_X, 64), (ARGUMENT + 2, (1 << 64) - 1)))
+    assert LaunchClass.unpack(told.pack()) == told
+    for wrong in (
+        LaunchClass(4096, 3, ()),
+        LaunchClass(17, 3, ((13, 0),)),
+        LaunchClass(17, 3, ((64, 0),)),
+    ):
+        with pytest.raises(ProtocolError):
+            LaunchClass.unpack(wrong.pack())
+    with pytest.raises(ProtocolError):
+        LaunchClass.unpack(told.pack()[:-1])
+    at = protocol.offsetof("ts_class", "n_values")
+    with pytest.raises(ProtocolError):
+        LaunchClass.unpack(changed(told.pack(), at, b"\x0d\0\0\0"))
+
+
 def test_tables_that_could_hurt_their_reader_are_refused(tmp_path: Path) -> None:
     size = protocol.sizeof("ts_counters_table")
     unsealed = os.memfd_create("unsealed", os.MFD_ALLOW_SEALING)
@@ -229,7 +278,7 @@ def test_tables_that_could_hurt_their_reader_are_refused(tmp_path: Path) -> None
     pipe = os.pipe()
     cases = [
         (unsealed, "not sealed"),
-        (short.fd, "65600 bytes"),
+        (short.fd, f"{protocol.sizeof('ts_placement_table')} bytes"),
         (file, "no shared memory"),
         (pipe[0], "no shared memory"),
     ]

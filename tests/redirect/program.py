@@ -89,6 +89,7 @@ class Program:
         self.buffers = [int(check(driver.cuMemAlloc(size))) for _ in range(BUFFERS)]
         self.table = int(check(driver.cuMemAlloc(16)))
         self.out: list[bytes] = []
+        self.threads = 128  # of a block, in the launches of the operation under way
         self.pinned: list[np.ndarray[Any, Any]] = []
         # By region (buffer, half): the event of its last writer, and those of its readers since.
         self.writer: dict[Any, Any] = {}
@@ -120,15 +121,15 @@ class Program:
         self, name: str, stream: Any, values: tuple[Any, ...], types: tuple[Any, ...]
     ) -> None:
         function = check(driver.cuModuleGetFunction(self.module, name.encode()))
-        blocks = (WORDS + 127) // 128
-        check(
-            driver.cuLaunchKernel(function, blocks, 1, 1, 128, 1, 1, 0, stream, (values, types), 0)
-        )
+        blocks = (WORDS + self.threads - 1) // self.threads
+        block = (self.threads, 1, 1)
+        check(driver.cuLaunchKernel(function, blocks, 1, 1, *block, 0, stream, (values, types), 0))
 
     def run(self, operation: dict[str, Any]) -> None:
         kind, stream = operation["kind"], self.streams[operation["stream"]]
         to, source = tuple(operation["to"]), tuple(operation["from"])
         value = operation["value"]
+        self.threads = operation["threads"]
         if kind == "synchronize":
             check(driver.cuStreamSynchronize(stream))
             return
@@ -175,7 +176,7 @@ class Program:
         pointers = (ctypes.c_void_p * 2)(ctypes.addressof(skip), ctypes.addressof(pair))
         function = check(driver.cuModuleGetFunction(self.module, b"by_struct"))
         arguments = ctypes.addressof(pointers)
-        check(driver.cuLaunchKernel(function, 3, 1, 1, 256, 1, 1, 0, stream, arguments, 0))
+        check(driver.cuLaunchKernel(function, 3, 1, 1, self.threads, 1, 1, 0, stream, arguments, 0))
 
     def do_pointers(self, stream: Any, to: Any, source: Any, _value: int) -> None:
         table = np.array([self.address(to), self.address(source)], dtype=np.uint64)

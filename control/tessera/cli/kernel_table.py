@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.text import Text
@@ -26,6 +26,7 @@ def totals(counters: dict[str, Any]) -> tuple[int, int, int]:
     return home, away, moved
 
 
+CLASSES_SHOWN = 8  # of one kernel
 MEAN_EXPLAINED = "MEAN: device time of a launch, over the (n) launches that were timed"
 
 
@@ -39,7 +40,8 @@ def launched(kernels: Sequence[dict[str, Any]], rows: int | None) -> list[Any]:
         columns.append(Column(_device_title(device), right=True))
         columns.append(Column("MEAN", right=True, drop=1))
     columns += [Column("IN", right=True, drop=2), Column("WHY AT HOME", least=16, prose=True)]
-    parts: list[Any] = [render.table(columns, [_row(kernel, devices) for kernel in shown])]
+    lines = [line for kernel in shown for line in _rows(kernel, devices, rows is None)]
+    parts: list[Any] = [render.table(columns, lines)]
     if len(shown) < len(ordered):
         left = render.count(len(ordered) - len(shown), "more kernel")
         parts.append(Text(f"and {left}: tessera-ctl status --all", style="dim"))
@@ -52,9 +54,28 @@ def _device_title(device: str) -> str:
     return "HOME" if device == "0" else f"W{device}"
 
 
-def _row(kernel: dict[str, Any], devices: Sequence[str]) -> list[Any]:
-    place = _device_title(str(kernel["device"])) if kernel["device"] else "home"
-    cells: list[Any] = [render.one_line(kernel["name"]), place]
+def _rows(kernel: dict[str, Any], devices: Sequence[str], everything: bool) -> list[list[Any]]:
+    """A kernel, and below it the launch classes of one whose launches are placed apart."""
+    lines = [_row(kernel, devices, render.one_line(kernel["name"]))]
+    if not kernel.get("apart"):
+        return lines
+    classes = sorted(
+        kernel.get("classes", {}).items(), key=lambda one: -sum(one[1]["launches"].values())
+    )
+    shown = classes if everything else classes[:CLASSES_SHOWN]
+    lines += [
+        _row(one | {"bytes_in": one.get("bytes_in", {})}, devices, f"  {name}")
+        for name, one in shown
+    ]
+    if len(shown) < len(classes):
+        lines.append(
+            [f"  and {len(classes) - len(shown)} more of its classes", *[""] * (len(lines[0]) - 1)]
+        )
+    return lines
+
+
+def _row(kernel: dict[str, Any], devices: Sequence[str], title: str) -> list[Any]:
+    cells: list[Any] = [title, places(kernel, _short_place)]
     for device in devices:
         launches = kernel["launches"].get(device, 0)
         timed = kernel["timed"].get(device, 0)
@@ -91,6 +112,22 @@ def lost(loss: dict[str, Any]) -> str:
 
 def place_word(device: int) -> str:
     return "home" if device == 0 else f"worker {device}"
+
+
+def _short_place(device: int) -> str:
+    return _device_title(str(device)) if device else "home"
+
+
+def places(kernel: dict[str, Any], word: Callable[[int], str] = place_word) -> str:
+    """Where a kernel runs; of one whose launches are placed apart all devices of them."""
+    found = {int(one["device"]) for one in (kernel, *kernel.get("apart", []))}
+    return ", ".join(word(device) for device in sorted(found))
+
+
+def reasons(kernel: dict[str, Any]) -> str:
+    """Why it runs there."""
+    apart = [f"{one['condition']}: {one['reason']}" for one in kernel.get("apart", [])]
+    return "; ".join([*apart, f"else {kernel['reason']}" if apart else str(kernel["reason"])])
 
 
 def source_and_grade(grade: str) -> str:

@@ -74,9 +74,14 @@ def _row(kernel: dict[str, Any]) -> list[Any]:
         kernel["image"][:8],
         kernel.get("grade_word", ""),
         kernel.get("trials", ""),
-        Text(kernel_table.place_word(kernel["device"]), style="green" if kernel["device"] else ""),
-        render.one_line(kernel["reason"]),
+        _place(kernel),
+        render.one_line(kernel_table.reasons(kernel)),
     ]
+
+
+def _place(kernel: dict[str, Any]) -> Text:
+    moves = any(one["device"] for one in (kernel, *kernel.get("apart", [])))
+    return Text(kernel_table.places(kernel), style="green" if moves else "")
 
 
 def show(
@@ -121,11 +126,10 @@ def _wrapped(line: str, out: Console) -> str:
 
 
 def _facts(kernel: dict[str, Any], image: dict[str, Any] | None) -> list[tuple[str, str]]:
-    where = kernel_table.place_word(kernel["device"])
     facts = [("Kernel", kernel["name"])]
     if kernel["id"] is not None:
         facts.append(("Number", str(kernel["id"])))
-    facts.append(("Runs on", f"{where}: {kernel['reason']}"))
+    facts += _place_facts(kernel)
     if kernel["status"] == "ready":
         facts.append(("May move", "yes" if kernel["may_move"] else "no"))
     if kernel.get("grade"):
@@ -138,6 +142,28 @@ def _facts(kernel: dict[str, Any], image: dict[str, Any] | None) -> list[tuple[s
     if image is not None:
         facts += _image_facts(image)
     return facts
+
+
+def _place_facts(kernel: dict[str, Any]) -> list[tuple[str, str]]:
+    """Where it runs and why, and the classes of its launches that were told apart."""
+    word = kernel_table.place_word
+    facts = [
+        ("Runs on", f"{word(one['device'])} where {one['condition']}: {one['reason']}")
+        for one in kernel.get("apart", [])
+    ]
+    rest = " otherwise" if facts else ""
+    facts.append(("Runs on", f"{word(kernel['device'])}{rest}: {kernel['reason']}"))
+    for name, one in kernel.get("classes", {}).items():
+        facts.append(("Class", f"{name} on {word(one['device'])}; {_launches(one['launches'])}"))
+    return facts
+
+
+def _launches(by_device: dict[str, int]) -> str:
+    counted = [
+        f"{render.number(launches)} on {kernel_table.place_word(int(device))}"
+        for device, launches in sorted(by_device.items(), key=lambda item: int(item[0]))
+    ]
+    return f"launched {', '.join(counted)}" if counted else "not launched"
 
 
 def _needs(kernel: dict[str, Any]) -> str:

@@ -189,9 +189,10 @@ def set_(
 ) -> None:
     """Replace the rules, or add to them.
 
-    A rule is KERNEL [image:HASH] -> DEVICE. KERNEL is a name with * and ?, or
-    re:EXPRESSION; DEVICE is home, a worker's number, or the name of its GPU. The
-    last rule that fits a kernel wins.
+    A rule is KERNEL [image:HASH] [CONDITION ...] -> DEVICE. KERNEL is a name with
+    * and ?, or re:EXPRESSION; a CONDITION is about a launch's grid, block or arguments,
+    such as grid>=64 (tessera-ctl placement edit explains them all); DEVICE is home, a
+    worker's number, or the name of its GPU. The last rule that fits a launch wins.
 
     Rules that are set have effect: under the policy `home`, which would ignore them, the
     policy becomes `manual`, and the command says so.
@@ -200,6 +201,7 @@ def set_(
     Examples:
       tessera-ctl placement set '* -> 1'
       tessera-ctl placement set --append 'softmax* -> home' 're:^triton_ -> L40S'
+      tessera-ctl placement set 'gemm* -> home' 'gemm* grid>=64 -> 1'
       tessera-ctl placement set --file rules.txt
     """
     with clear_errors():

@@ -13,6 +13,7 @@ import typer
 
 from tessera.cli import render
 from tessera.cli.common import CliError, ask, clear_errors
+from tessera.cli.recording import Recording, confidence, value_of
 from tessera.cli.render import Column
 
 RECORDING_SECONDS = 15.0  # programs give up after ten
@@ -85,89 +86,6 @@ def plan(
             render.console().print(f"The plan is in force, as policy {objective}.")
 
 
-@dataclasses.dataclass
-class Recording:
-    """The problem of what runs under the controller."""
-
-    problem: Any
-    kernels: dict[str, Any]  # by launch class
-    now: Any  # the assignment in force
-    edges: int
-
-    @classmethod
-    def read(cls) -> Recording:
-        """From the controller. Raises ClientError, CliError when nothing has run."""
-        import numpy as np
-
-        from tessera.planning import recorded
-        from tessera.planning.costs import UnknownCostError
-        from tessera.planning.machine import CatalogueError, load_catalogue
-
-        status = ask("status")["status"]
-        recording = ask("recording")
-        try:
-            catalogue = load_catalogue()
-        except CatalogueError as error:
-            raise CliError(str(error)) from None
-        home = next((one["devices"][0] for one in status["programs"] if one["devices"]), "")
-        if not status["kernels"]:
-            status["kernels"] = _last_program()
-            home = next((one["name"] for one in status["devices"] if one["ordinal"] == 0), "")
-        devices = recorded.devices_of(home, status["workers"], catalogue)
-        measured = [_measured(one, status["workers"]) for one in status["kernels"]]
-        counts = {int(kernel): count for kernel, count in recording["launches"].items()}
-        edges = recorded.scaled(recording["edges"], counts, measured)
-        edges = edges or ask("dependencies")["dependencies"]
-        try:
-            problem = recorded.problem(measured, devices, edges)
-        except UnknownCostError as error:
-            raise CliError(str(error)) from None
-        kernels = {f"{one['image']}/{one['name']}": one for one in status["kernels"]}
-        now = np.array([kernels[node.launch_class]["device"] for node in problem.nodes])
-        return cls(problem, kernels, now, len(problem.values))
-
-    def optimize(self, objective: str, seconds: float) -> Any:
-        from tessera.planning.optimizer import Effort, optimize
-        from tessera.planning.problem import InfeasibleError
-
-        kind: Any = objective
-        try:
-            return optimize(self.problem, kind, Effort(seconds), [self.now])
-        except InfeasibleError as error:
-            raise CliError(str(error)) from None
-
-    def rows(self, made: Any) -> list[list[Any]]:
-        """[image, kernel, device] of every kernel that is planned for."""
-        return [
-            [self.kernels[node.launch_class]["image"], node.name, int(device)]
-            for node, device in zip(self.problem.nodes, made.assignment, strict=True)
-        ]
-
-    def rules(self, made: Any) -> list[str]:
-        return [
-            f"{name} image:{image[:12]} -> {device or 'home'}"
-            for image, name, device in self.rows(made)
-            if device
-        ]
-
-    def described(self, made: Any) -> dict[str, Any]:
-        labels = self.problem.machine.labels()
-        return {
-            "objective": made.objective,
-            "seconds": made.value,
-            "seconds_now": value_of(self.problem, self.now, made.objective),
-            "bound": made.bound,
-            "gap": made.gap,
-            "bounded_by": made.outcome.bottleneck(labels),
-            "confidence": confidence(self.problem, made.assignment),
-            "transfers_known": bool(self.edges),
-            "kernels": [
-                {"image": image, "name": name, "device": device}
-                for image, name, device in self.rows(made)
-            ],
-        }
-
-
 def _record(launches: int) -> None:
     """Waits until all programs have told the order of their launches. Raises CliError."""
     if launches < 1:
@@ -180,53 +98,6 @@ def _record(launches: int) -> None:
         time.sleep(0.05)
     if not ask("recording")["launches"]:
         raise CliError("the programs launched nothing meanwhile: record while they work")
-
-
-def _last_program() -> list[dict[str, Any]]:
-    """The kernels of the program that ended last, with its counters; empty when none did."""
-    ended = ask("history", limit=1)["programs"]
-    known = {one["id"]: one for one in ask("kernels", all=False)["kernels"]}
-    counted = ended[0]["counters"].get("kernels", []) if ended else []
-    return [known[one["id"]] | one for one in counted if one["id"] in known]
-
-
-def _measured(kernel: dict[str, Any], workers: Sequence[dict[str, Any]]) -> Any:
-    from tessera.planning.recorded import Measured
-    from tessera.protocol import architectures
-
-    allowed = {0}
-    if kernel["may_move"]:
-        only, least = kernel["only_architecture"], kernel["minimum_architecture"]
-        for one in workers:
-            has = one["device"]["compute_capability"]
-            if one["state"] == "up" and architectures.runs_on(least, only, has):
-                allowed.add(one["index"])
-    times = {
-        int(device): (total * 1e-9, kernel["timed"].get(device, 0))
-        for device, total in kernel["time_ns"].items()
-    }
-    return Measured(
-        kernel["id"], kernel["name"], kernel["image"], sum(kernel["launches"].values()),
-        times, frozenset(allowed), kernel["device"] if kernel["line"] else None,
-    )  # fmt: skip
-
-
-def value_of(problem: Any, assignment: Any, objective: str) -> float:
-    """Seconds of all launches by an objective."""
-    from tessera.planning.objective import evaluate
-
-    outcome = evaluate(problem, assignment)
-    return outcome.latency if objective == "latency" else outcome.period
-
-
-def confidence(problem: Any, assignment: Any) -> float:
-    """The share of the planned time that is measured where it is planned."""
-    total = measured = 0.0
-    for node, device in zip(problem.nodes, assignment, strict=True):
-        estimate = node.times[int(device)]
-        total += node.count * estimate.time
-        measured += node.count * estimate.time if estimate.measured else 0.0
-    return measured / total if total else 0.0
 
 
 def _explain(found: Recording, made: Any) -> None:
@@ -244,7 +115,7 @@ def _explain(found: Recording, made: Any) -> None:
         ratio = there.time / here.time if here.time else 0.0
         source = f"measured {there.count} times" if there.measured else "estimated"
         why = f"{ratio:.1f}x its time before, {source}; frees {labels[int(was)]}"
-        rows.append([node.name, labels[int(was)], labels[int(device)],
+        rows.append([found.title(node), labels[int(was)], labels[int(device)],
                      render.duration(there.time * 1e9), why])  # fmt: skip
     if rows:
         render.show(out, render.table(columns, rows))
@@ -275,7 +146,7 @@ def _compare(found: Recording, seconds: float) -> None:
                Column("BUSIEST", right=True), Column("ELSEWHERE", right=True)]  # fmt: skip
     rows = [
         [name, _time(value_of(problem, one, "latency")),
-         _time(value_of(problem, one, "throughput")), render.count(int((one != 0).sum()), "kernel")]
+         _time(value_of(problem, one, "throughput")), render.count(found.elsewhere(one), "kernel")]
         for name, one in choices
     ]  # fmt: skip
     render.show(render.console(), render.table(columns, rows))

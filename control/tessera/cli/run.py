@@ -163,9 +163,14 @@ def merged_kernels(
     programs: list[dict[str, Any]], known: dict[str, dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """The kernels of all programs, each with the sums of its counters."""
+    from tessera.service.report import with_classes
+
     unknown = {"name": "?", "device": 0, "reason": "no longer known"}
     sums = by_kernel(program["counters"] for program in programs)
-    return [known.get(str(i), unknown) | {"id": i} | total for i, total in sums.items()]
+    return [
+        with_classes(known.get(str(i), unknown), total.pop("classes", {})) | {"id": i} | total
+        for i, total in sums.items()
+    ]
 
 
 def env() -> None:

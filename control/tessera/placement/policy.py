@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tessera import protocol
+from tessera.placement.conditions import ALWAYS, Condition
 from tessera.placement.devices import Worker
 from tessera.placement.rules import Rules
 
@@ -32,31 +33,44 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Decision:
-    """A device for one kernel, and why."""
+    """A device for one kernel, or for those launches of it for which the condition holds."""
 
     device: int
     reason: str
     line: int = 0  # of the rule that decided; 0: none did
+    condition: Condition = ALWAYS
+
+
+KernelName = tuple[str, str]  # image and name
+Apart = tuple[tuple[Condition, int], ...]  # devices of some launches; the first that holds
 
 
 @dataclass(frozen=True)
 class Plans:
-    """Computed placements: (image, kernel name) to device, for each objective."""
+    """Computed placements: kernel to device, for each objective; and of those kernels whose
+    launches a plan places apart, where some of them go.
+    """
 
-    latency: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    throughput: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    latency: Mapping[KernelName, int] = field(default_factory=dict)
+    throughput: Mapping[KernelName, int] = field(default_factory=dict)
     mode: str = "latency"  # which of them the adaptive policy follows now
+    latency_apart: Mapping[KernelName, Apart] = field(default_factory=dict)
+    throughput_apart: Mapping[KernelName, Apart] = field(default_factory=dict)
 
-    def of(self, objective: str) -> Mapping[tuple[str, str], int]:
+    def of(self, objective: str) -> Mapping[KernelName, int]:
         return self.throughput if objective == "throughput" else self.latency
+
+    def apart(self, objective: str) -> Mapping[KernelName, Apart]:
+        return self.throughput_apart if objective == "throughput" else self.latency_apart
 
 
 class Policy(Protocol):
-    """Chooses a device without regard to what the kernel allows: `place` sees to that."""
+    """Chooses devices without regard to what the kernel allows: `place` sees to that."""
 
     name: str
 
-    def decide(self, kernel: Kernel, workers: Sequence[Worker]) -> Decision: ...
+    def decide(self, kernel: Kernel, workers: Sequence[Worker]) -> tuple[Decision, ...]:
+        """For a launch the first whose condition holds; the last has none."""
 
 
 class HomePolicy:
@@ -69,9 +83,9 @@ class HomePolicy:
         written = bool(rules.rules or rules.errors)
         self._reason = "the policy is home" if written else "there are no rules"
 
-    def decide(self, kernel: Kernel, workers: Sequence[Worker]) -> Decision:
+    def decide(self, kernel: Kernel, workers: Sequence[Worker]) -> tuple[Decision, ...]:
         del kernel, workers
-        return Decision(protocol.DEVICE_HOME, self._reason)
+        return (Decision(protocol.DEVICE_HOME, self._reason),)
 
 
 class ManualPolicy:
@@ -83,12 +97,17 @@ class ManualPolicy:
         del plans
         self._rules = tuple(reversed(rules.rules))
 
-    def decide(self, kernel: Kernel, workers: Sequence[Worker]) -> Decision:
+    def decide(self, kernel: Kernel, workers: Sequence[Worker]) -> tuple[Decision, ...]:
         del workers
+        found = []
         for rule in self._rules:
-            if rule.fits(kernel.name, kernel.image):
-                return Decision(rule.index, f"rule in line {rule.line}", rule.line)
-        return Decision(protocol.DEVICE_HOME, "no rule fits")
+            if not rule.fits(kernel.name, kernel.image):
+                continue
+            reason = f"rule in line {rule.line}"
+            found.append(Decision(rule.index, reason, rule.line, rule.condition))
+            if not rule.condition:
+                return tuple(found)
+        return (*found, Decision(protocol.DEVICE_HOME, "no rule fits"))
 
 
 class PlannedPolicy:
@@ -99,17 +118,27 @@ class PlannedPolicy:
         self._manual = ManualPolicy(rules, plans)
         self._objective = plans.mode if objective == "adaptive" else objective
         self._plan = plans.of(self._objective)
+        self._apart = plans.apart(self._objective)
 
-    def decide(self, kernel: Kernel, workers: Sequence[Worker]) -> Decision:
-        ruled = self._manual.decide(kernel, workers)
-        if ruled.line:
-            return ruled
+    def decide(self, kernel: Kernel, workers: Sequence[Worker]) -> tuple[Decision, ...]:
+        *ruled, last = self._manual.decide(kernel, workers)
+        if last.line:
+            return (*ruled, last)
+        return (*ruled, *self._planned(kernel))
+
+    def _planned(self, kernel: Kernel) -> tuple[Decision, ...]:
+        home = protocol.DEVICE_HOME
         if not self._plan:
-            return Decision(protocol.DEVICE_HOME, "there is no plan yet: tessera-ctl plan --apply")
+            return (Decision(home, "there is no plan yet: tessera-ctl plan --apply"),)
         device = self._plan.get((kernel.image, kernel.name))
         if device is None:
-            return Decision(protocol.DEVICE_HOME, "the plan does not know it")
-        return Decision(device, f"plan for {self._objective}")
+            return (Decision(home, "the plan does not know it"),)
+        reason = f"plan for {self._objective}"
+        apart = self._apart.get((kernel.image, kernel.name), ())
+        return (
+            *(Decision(there, reason, condition=condition) for condition, there in apart),
+            Decision(device, reason),
+        )
 
 
 def _planned(objective: str) -> Callable[[Rules, Plans], Policy]:

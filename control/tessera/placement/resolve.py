@@ -3,36 +3,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tessera import protocol
+from tessera.placement.conditions import ALWAYS, Condition
 from tessera.placement.devices import Worker
-from tessera.placement.policy import Kernel, Policy
+from tessera.placement.policy import Decision, Kernel, Policy
 from tessera.placement.rules import Finding, Rules
 from tessera.protocol import architectures
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where one kernel runs."""
+    """Where one kernel runs, or those launches of it for which the condition holds."""
 
     device: int  # 0 home, else a worker's index
     reason: str
     wanted: int  # the device that the policy chose
     line: int = 0  # of the rule that decided; 0: none did
+    condition: Condition = ALWAYS
+    apart: tuple[Placement, ...] = ()  # of some of its launches: the first that holds decides
+
+    def of_launch(self, values: Mapping[int, int]) -> Placement:
+        """Where launches with these quantities run."""
+        return next((one for one in self.apart if one.condition.holds(values)), self)
 
 
 def place(kernel: Kernel, policy: Policy, workers: Sequence[Worker]) -> Placement:
     """The policy's choice, or home with the reason when the kernel cannot run there."""
-    decision = policy.decide(kernel, workers)
+    *some, rest = (_placed(kernel, one, workers) for one in policy.decide(kernel, workers))
+    return dataclasses.replace(rest, apart=tuple(some))
+
+
+def _placed(kernel: Kernel, decision: Decision, workers: Sequence[Worker]) -> Placement:
     home = protocol.DEVICE_HOME
     if decision.device == home:
-        return Placement(home, decision.reason, home, decision.line)
+        return Placement(home, decision.reason, home, decision.line, decision.condition)
     obstacle = _obstacle(kernel, decision.device, workers)
     if obstacle:
-        return Placement(home, obstacle, decision.device, decision.line)
-    return Placement(decision.device, decision.reason, decision.device, decision.line)
+        return Placement(home, obstacle, decision.device, decision.line, decision.condition)
+    return Placement(
+        decision.device, decision.reason, decision.device, decision.line, decision.condition
+    )
 
 
 def _obstacle(kernel: Kernel, device: int, workers: Sequence[Worker]) -> str:

@@ -8,16 +8,30 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tessera.placement.conditions import (
+    ALWAYS,
+    Condition,
+    ConditionError,
+    is_condition,
+    looks_like_condition,
+    parse_condition,
+)
 from tessera.placement.devices import DeviceNameError, Worker, find_device
 
 MAX_TEXT = 128 * 1024  # bytes: a rules text has to fit into one message to the controller
 
 HELP = """\
-One rule a line:  KERNEL [image:HASH] -> DEVICE     the last rule that fits wins
+One rule a line, and the last rule that fits wins:
+
+KERNEL [image:HASH] [CONDITION ...] -> DEVICE
 
 KERNEL      a kernel's name; * ? [abc] stand for other characters; re:EXPRESSION is a
             regular expression that may fit anywhere in the name
 image:HASH  only kernels of images whose hash starts so (tessera-ctl kernels shows them)
+CONDITION   only launches for which it holds: grid>=64 (blocks in all), grid.x<8,
+            grid=16x2x1, block=256 (threads of one), shared>0 (bytes of dynamic shared
+            memory), arg2>=1024 (a kernel's third argument, as a number without sign); of
+            calls of cuBLAS m n k batches. With = < > <= or >=, and no spaces in it
 DEVICE      home, a worker's number (1), or the name of its GPU when only one has it (L40S)
 #           starts a comment
 """
@@ -33,13 +47,18 @@ class Rule:
     device: str  # as written
     index: int  # of the worker; 0 home
     expression: re.Pattern[str]
+    condition: Condition = ALWAYS
 
     def fits(self, name: str, image: str) -> bool:
+        """Whether it is about the kernel: of its launches, about those for which `condition`
+        holds.
+        """
         return image.startswith(self.image) and self.expression.search(name) is not None
 
     def __str__(self) -> str:
         image = f" image:{self.image}" if self.image else ""
-        return f"{self.pattern}{image} -> {self.device}"
+        condition = f" {self.condition}" if self.condition else ""
+        return f"{self.pattern}{image}{condition} -> {self.device}"
 
 
 @dataclass(frozen=True)
@@ -76,10 +95,13 @@ def parse_rules(text: str, workers: Sequence[Worker]) -> Rules:
         if not line:
             continue
         try:
-            pattern, image, device, expression = _parse_line(line)
+            left, device = _split_line(line)
+            words, condition = _split_condition(left.split())
+            pattern, image = _split_image(words)
+            expression = _compile(pattern)
             index = find_device(device, workers)
-            rules.append(Rule(number, pattern, image, device, index, expression))
-        except _LineError as error:
+            rules.append(Rule(number, pattern, image, device, index, expression, condition))
+        except (_LineError, ConditionError) as error:
             errors.append(Finding(number, str(error)))
         except DeviceNameError as error:
             errors.append(Finding(number, str(error)))
@@ -92,7 +114,8 @@ def _without_comment(line: str) -> str:
     return re.split(r"(?:^|\s)#", line, maxsplit=1)[0].strip()
 
 
-def _parse_line(line: str) -> tuple[str, str, str, re.Pattern[str]]:
+def _split_line(line: str) -> tuple[str, str]:
+    """What stands before the arrow, and the device."""
     left, arrow, device = line.rpartition("->")
     if not arrow:
         raise _LineError(f"no '->' in {line!r}: a rule is KERNEL -> DEVICE")
@@ -101,12 +124,29 @@ def _parse_line(line: str) -> tuple[str, str, str, re.Pattern[str]]:
         raise _LineError("no kernel before '->': write * for all of them")
     if not device:
         raise _LineError("no device after '->'")
-    pattern, image = _split_image(left)
-    return pattern, image, device, _compile(pattern)
+    return left, device
 
 
-def _split_image(left: str) -> tuple[str, str]:
-    words = left.split()
+def _split_condition(words: list[str]) -> tuple[list[str], Condition]:
+    """The words that are no conditions, and all conditions together. Raises ConditionError.
+
+    A regular expression may have spaces and signs in it: there a word is a condition only if it
+    reads as one.
+    """
+    in_expression = bool(words) and words[0].startswith("re:")
+    names: list[str] = []
+    conditions: list[str] = []
+    for word in words:
+        if word.startswith("re:"):
+            names.append(word)
+        elif looks_like_condition(word) or (is_condition(word) and not in_expression):
+            conditions.append(word)
+        else:
+            names.append(word)
+    return names, parse_condition(conditions)
+
+
+def _split_image(words: Sequence[str]) -> tuple[str, str]:
     images = [word for word in words if word.startswith("image:")]
     if len(images) > 1:
         raise _LineError("more than one image: in a rule")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The placement problem of a program that runs under Tessera, or ran: from its counters.
 
-Counters are by kernel and device, and so is the placement table: a kernel is one node. What
+A kernel is one node, or one for each of the launch classes that a recording has told apart. What
 kernels hand to each other comes from a recorded stretch of launches, or from the store.
 """
 
@@ -19,19 +19,22 @@ from tessera.planning.problem import Node, Problem, Value
 
 @dataclass(frozen=True)
 class Measured:
-    """One kernel as counters tell of it; devices are numbered as in the placement table."""
+    """One kernel, or one of its launch classes, as counters tell of it; devices are numbered as
+    in the placement table.
+    """
 
-    id: int
+    id: int  # of its own among those that are planned for
     name: str
     image: str
     launches: int
     times: Mapping[int, tuple[float, int]]  # device: seconds of all timed launches, how many
     allowed: frozenset[int]
     pinned: int | None = None  # a rule holds it there
+    launch_class: str = ""  # its name; empty: the kernel as a whole
 
     @property
     def key(self) -> str:
-        return f"{self.image}/{self.name}"
+        return f"{self.image}/{self.name}" + (f" {self.launch_class}" if self.launch_class else "")
 
 
 def devices_of(
@@ -49,6 +52,22 @@ def devices_of(
 def _device(name: str, memory: float, catalogue: Mapping[str, Device]) -> Device:
     known = find_by_name(catalogue, name, memory)
     return known or Device(name or "home", name, 0, memory or 1e15, 0.0)
+
+
+MOST_CLASSES = 64  # of one kernel that are planned for one by one
+
+
+def parts(launches: int, classes: Mapping[str, int]) -> dict[str, int]:
+    """The classes of a kernel that are planned for apart, with the launches of each of all that
+    there were; the kernel as a whole, named "", where a recording has not told all of them apart.
+
+    `classes`: launches in the recording.
+    """
+    apart = 2 <= len(classes) <= MOST_CLASSES and "" not in classes
+    if not apart:
+        return {"": launches}
+    told = sum(classes.values())
+    return {name: max(1, round(launches * n / told)) for name, n in classes.items()}
 
 
 def problem(

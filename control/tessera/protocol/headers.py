@@ -68,6 +68,7 @@ class MessageType(enum.IntEnum):
     ALL_HOME = constant("TS_ALL_HOME")
     RECORD = constant("TS_RECORD")
     RECORDED = constant("TS_RECORDED")
+    CLASS = constant("TS_CLASS")
     OBSERVE = constant("TS_OBSERVE")
     OBSERVED = constant("TS_OBSERVED")
 

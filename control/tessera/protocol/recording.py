@@ -21,6 +21,7 @@ class RecordedLaunch:
     reads: tuple[Range, ...]
     writes: tuple[Range, ...]
     unknown: bool = False  # it may touch anything
+    row: int | None = None  # of the program's counters: its kernel's, or its launch class's
 
 
 def pack_record(launches: int) -> bytes:
@@ -55,6 +56,7 @@ def unpack_recorded(data: bytes) -> tuple[list[RecordedLaunch], bool]:
                 ranges[: launch.n_reads],
                 ranges[launch.n_reads :],
                 bool(launch.flags & constant("TS_RECORDED_UNKNOWN")),
+                launch.counter_slot if launch.flags & constant("TS_RECORDED_IN_ROW") else None,
             )
         )
     if at != len(data):
@@ -82,6 +84,9 @@ def pack_recorded(launches: list[RecordedLaunch], last: bool) -> bytes:
         launch = ffi.new("ts_recorded_launch *")
         launch.kernel_id, launch.stream = one.kernel_id, one.stream
         launch.flags = constant("TS_RECORDED_UNKNOWN") if one.unknown else 0
+        if one.row is not None:
+            launch.flags |= constant("TS_RECORDED_IN_ROW")
+            launch.counter_slot = one.row
         launch.n_reads, launch.n_writes = len(one.reads), len(one.writes)
         ranges = [*one.reads, *one.writes]
         tail += bytes(ffi.buffer(launch))

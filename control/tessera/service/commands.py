@@ -74,9 +74,14 @@ async def _kernels(controller: Controller, request: Request) -> Answer:
     )
     kept = report.kept_home(controller)
     tried = trials.by_kernel(await controller.store.run(lambda store: store.trials()))
+    seen = report.classes_seen(controller)
     return {
         "kernels": [
-            report.kernel(controller.placer, record, kept) | trials.summed_up(record, tried)
+            report.with_classes(
+                report.kernel(controller.placer, record, kept),
+                seen.get(record.id, {}) if record.id is not None else {},
+            )
+            | trials.summed_up(record, tried)
             for record in records
         ]
     }
@@ -98,8 +103,12 @@ async def _show(controller: Controller, request: Request) -> Answer:
         raise CommandError(f"no kernel {name!r} in image {image}")
     described = await controller.store.run(lambda store: store.image(image))
     tried = await controller.store.run(lambda store: store.trials(kernel=(image, name)))
+    seen = report.classes_seen(controller)
     return {
-        "kernel": report.kernel(controller.placer, record, report.kept_home(controller))
+        "kernel": report.with_classes(
+            report.kernel(controller.placer, record, report.kept_home(controller)),
+            seen.get(record.id, {}) if record.id is not None else {},
+        )
         | trials.summed_up(record, trials.by_kernel(tried))
         | {"summary": record.summary},
         "image": dataclasses.asdict(described) if described else None,
@@ -161,19 +170,23 @@ async def _set_policy(controller: Controller, request: Request) -> Answer:
 
 
 async def _set_plan(controller: Controller, request: Request) -> Answer:
-    """Keeps a computed plan: `objective`, and `devices` as [image, kernel name, device]."""
+    """Keeps a computed plan: `objective`, and `devices` as [image, kernel name, device], with
+    a condition behind it where it is about some of the kernel's launches; of those the first
+    whose condition holds.
+    """
     objective = str(request["objective"])
     if objective not in planned.OBJECTIVES:
         raise CommandError(f"unknown objective {objective!r}: {' or '.join(planned.OBJECTIVES)}")
-    rows = [(str(image), str(name), int(device)) for image, name, device in request["devices"]]
+    rows = [planned.row_of(row) for row in request["devices"]]
     text = planned.encode(rows)
     await controller.store.run(
         lambda store: store.save_setting(planned.setting_of(objective), text)
     )
     controller.placer.set_plans(planned.changed(controller.placer.plans, objective, text))
+    kernels = len({row[:2] for row in rows})
     if policy := str(request.get("policy") or ""):
-        return {"kernels": len(rows)} | await _set_policy(controller, {"policy": policy})
-    return {"kernels": len(rows), "policy": controller.placer.policy}
+        return {"kernels": kernels} | await _set_policy(controller, {"policy": policy})
+    return {"kernels": kernels, "policy": controller.placer.policy}
 
 
 async def _dependencies(controller: Controller, request: Request) -> Answer:

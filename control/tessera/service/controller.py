@@ -21,6 +21,7 @@ from tessera.cluster.launcher import LocalLauncher, WorkerSpec, stop_leftovers
 from tessera.cluster.worker_log import Part
 from tessera.placement import Worker
 from tessera.protocol import MessageType, packets
+from tessera.protocol.classes import LaunchClass
 from tessera.protocol.recording import pack_record, unpack_recorded
 from tessera.service import commands, planned, runtime, slots, trials
 from tessera.service.config import TRUSTS_TRIALS, Config
@@ -176,9 +177,13 @@ class Controller:
         elif header.type == MessageType.ALL_HOME:
             packet.close()
             self._all_home(connection, protocol.AllHome.unpack(packet.data))
+        elif header.type == MessageType.CLASS:
+            packet.close()
+            self._members[connection].learn_class(LaunchClass.unpack(packet.data))
         elif header.type == MessageType.RECORDED:
             packet.close()
-            self.recordings.take(connection, *unpack_recorded(packet.data))
+            classes = self._members[connection].classes
+            self.recordings.take(connection, *unpack_recorded(packet.data), classes)
         else:
             raise protocol.ProtocolError(f"a message of type {header.type} is not expected here")
 

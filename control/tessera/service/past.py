@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tessera.service.counts import add_row
 from tessera.service.programs import Program
+
+MOST_CLASSES = 256  # of one kernel that are kept
 
 
 @dataclass
@@ -35,6 +38,8 @@ class Past:
     home: HomeWork = field(default_factory=HomeWork)
     kept_home: dict[int, str] = field(default_factory=dict)
     """By kernel: why everything stayed home in the program that launched it last, if it did."""
+    classes: dict[int, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    """By kernel and name: the counters of launch classes that had rows to themselves."""
 
     def add(self, program: Program) -> None:
         """Notes a program that ends."""
@@ -45,3 +50,10 @@ class Past:
                 self.kept_home[kernel["id"]] = program.all_home
             else:
                 self.kept_home.pop(kernel["id"], None)
+            self._add_classes(kernel["id"], kernel.get("classes", {}))
+
+    def _add_classes(self, kernel_id: int, classes: Mapping[str, Any]) -> None:
+        kept = self.classes.setdefault(kernel_id, {}) if classes else {}
+        for name, counts in classes.items():
+            if name in kept or len(kept) < MOST_CLASSES:
+                add_row(kept.setdefault(name, {}), counts)

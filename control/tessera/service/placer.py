@@ -18,7 +18,7 @@ from tessera.placement import (
     parse_rules,
     place,
 )
-from tessera.protocol.tables import PlacementTable
+from tessera.protocol.tables import MAX_CHOICES, Choice, PlacementTable
 from tessera.store import KernelRecord, RulesRecord, Status
 
 
@@ -35,11 +35,22 @@ class Placer:
         self.plans = Plans()
         self._rules = Rules()
         self._verified: frozenset[tuple[str, str]] = frozenset()
+        self._left_out: tuple[int, ...] = ()
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What is wrong with the rules in force: a device that has gone since they were set."""
         return self._rules.errors
+
+    @property
+    def problem(self) -> str:
+        """What the table has no room for; empty when there is nothing."""
+        if not self._left_out:
+            return ""
+        return (
+            f"launches of {len(self._left_out)} kernels are not told apart, for there are more "
+            f"than {MAX_CHOICES} conditions on kernels that are known: name them more narrowly"
+        )
 
     def set_workers(self, workers: Sequence[Worker]) -> None:
         self.workers = tuple(workers)
@@ -77,12 +88,24 @@ class Placer:
             kernel.id: place(self._as_trusted(kernel), policy, self.workers) for kernel in kernels
         }
         self.placements |= placements
-        self.table.write({i: placement.device for i, placement in placements.items()})
+        apart = {i: choices_of(one) for i, one in self.placements.items() if one.apart}
+        self._left_out = self.table.write(
+            {i: placement.device for i, placement in placements.items()},
+            {i: choices for i, choices in apart.items() if choices},
+        )
 
     def _as_trusted(self, kernel: Kernel) -> Kernel:
         if (kernel.image, kernel.name) not in self._verified:
             return kernel
         return dataclasses.replace(kernel, properties=kernel.properties & ~protocol.KERNEL_UNKNOWN)
+
+
+def choices_of(placement: Placement) -> tuple[Choice, ...]:
+    """As the table has them, without those at the end that change nothing."""
+    apart = list(placement.apart)
+    while apart and apart[-1].device == placement.device:
+        apart.pop()
+    return tuple(Choice(one.device, one.condition.terms) for one in apart)
 
 
 def kernel_of(record: KernelRecord) -> Kernel:

@@ -9,10 +9,11 @@ import dataclasses
 import json
 import logging
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from tessera.placement import Plans
+from tessera.placement import Condition, ConditionError, Plans, parse_condition
+from tessera.placement.policy import Apart, KernelName
 from tessera.planning.adaptation import Chooser, Observation
 from tessera.store import Store
 
@@ -29,21 +30,49 @@ def setting_of(objective: str) -> str:
     return f"plan.{objective}"
 
 
-def encode(rows: Iterable[tuple[str, str, int]]) -> str:
+Row = tuple[str, str, int] | tuple[str, str, int, str]
+"""Image, kernel name, device; and a condition, where it is about some of the launches."""
+
+
+def encode(rows: Iterable[Row]) -> str:
     return json.dumps([list(row) for row in rows])
 
 
-def decode(text: str) -> dict[tuple[str, str], int]:
-    """Raises ValueError for what is no plan."""
-    return {(str(image), str(name)): int(device) for image, name, device in json.loads(text)}
+def row_of(given: Sequence[Any]) -> Row:
+    """Raises ValueError for what is no row of a plan."""
+    image, name, device, *condition = given
+    if len(condition) > 1:
+        raise ValueError(f"{len(given)} columns")
+    row = (str(image), str(name), int(device))
+    return (*row, str(parse(str(condition[0])))) if condition else row
+
+
+def parse(condition: str) -> Condition:
+    """Raises ValueError."""
+    try:
+        return parse_condition(condition.split())
+    except ConditionError as error:
+        raise ValueError(str(error)) from None
+
+
+def decode(text: str) -> tuple[dict[KernelName, int], dict[KernelName, Apart]]:
+    """Devices of kernels, and of some of their launches. Raises ValueError for what is no plan."""
+    devices: dict[KernelName, int] = {}
+    apart: dict[KernelName, Apart] = {}
+    for image, name, device, *condition in map(row_of, json.loads(text)):
+        if condition:
+            apart[image, name] = (*apart.get((image, name), ()), (parse(condition[0]), device))
+        else:
+            devices[image, name] = device
+    return devices, apart
 
 
 def changed(plans: Plans, objective: str, text: str) -> Plans:
     """The plans with another one for an objective."""
-    plan = decode(text)
+    devices, apart = decode(text)
     if objective == "latency":
-        return dataclasses.replace(plans, latency=plan)
-    return dataclasses.replace(plans, throughput=plan)
+        return dataclasses.replace(plans, latency=devices, latency_apart=apart)
+    return dataclasses.replace(plans, throughput=devices, throughput_apart=apart)
 
 
 def load(store: Store) -> Plans:

@@ -8,15 +8,17 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tessera import protocol
 from tessera.cluster.processes import ProcessIdentity, variable_of
 from tessera.cluster.worker_log import Part
+from tessera.placement import class_name
+from tessera.protocol.classes import LaunchClass
 from tessera.protocol.tables import SharedTable
-from tessera.service.counts import OF_KERNELS
+from tessera.service.counts import OF_KERNELS, add_row
 from tessera.service.slots import Slots
 
 log = logging.getLogger(__name__)
@@ -56,15 +58,20 @@ class Program:
     connected: bool = True
     losses: list[Loss] = field(default_factory=list)
     all_home: str = ""  # not empty: why none of its kernels moves, whatever the rules say
+    classes: dict[int, str] = field(default_factory=dict)  # names of launch classes, by row
 
     @property
     def state(self) -> str:
         return STATES.get(self.table.get("state"), "unknown")
 
+    def learn_class(self, told: LaunchClass) -> None:
+        """What the launches have in common that a row of its counters counts."""
+        self.classes[told.counter_slot] = class_name(told.values)
+
     def counters(self) -> dict[str, Any]:
         """With what it has told beside them: `all_home` and `losses`."""
         told = {"all_home": self.all_home, "losses": [loss.as_dict() for loss in self.losses]}
-        return read_counters(self.table) | told
+        return read_counters(self.table, self.classes) | told
 
 
 class Programs:
@@ -139,13 +146,22 @@ class Programs:
         self._ended(program)
 
 
-def read_counters(table: SharedTable) -> dict[str, Any]:
-    """A snapshot of a program's counters, with nothing in it that is zero by device or reason."""
+def read_counters(table: SharedTable, classes: Mapping[int, str] | None = None) -> dict[str, Any]:
+    """A snapshot of a program's counters, with nothing in it that is zero by device or reason.
+
+    `classes`: names of the launch classes that have rows to themselves. They count for their
+    kernels, and are there by name as `classes` of those.
+    """
     record = table.record
     used = min(table.get("n_kernels"), record["kernels"].shape[1])
     kernels = record["kernels"][0][:used].copy()
     workers = record["workers"][0].copy()
     names = protocol.members("ts_worker_counters")
+    sums: dict[int, dict[str, Any]] = {}
+    for row, kernel in enumerate(kernels):
+        if kernel["used"]:
+            of_kernel = sums.setdefault(int(kernel["kernel_id"]), {})
+            add_row(of_kernel, _row_counters(kernel), (classes or {}).get(row))
     plain = ("calls", "launches_untracked", "arena_mapped", "arena_used", "graph_launches")
     return {
         **{name: table.get(name) for name in plain},
@@ -154,15 +170,15 @@ def read_counters(table: SharedTable) -> dict[str, Any]:
             for index, worker in enumerate(workers)
             if any(int(worker[name]) for name in names)
         },
-        "kernels": [_kernel_counters(kernel) for kernel in kernels if kernel["used"]],
+        "kernels": [{"id": number, **counts} for number, counts in sums.items()],
     }
 
 
-def _kernel_counters(kernel: Any) -> dict[str, Any]:
+def _row_counters(kernel: Any) -> dict[str, dict[str, int]]:
     counts = {
         name: {str(i): int(value) for i, value in enumerate(kernel[name]) if value}
         for name in OF_KERNELS
     }
     if at_home := sum(counts["stayed"].values()):
         counts["launches"] = {"0": at_home, **counts["launches"]}
-    return {"id": int(kernel["kernel_id"]), **counts}
+    return counts

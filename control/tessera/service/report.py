@@ -15,9 +15,9 @@ import tessera
 from tessera import protocol
 from tessera.cluster import worker_log
 from tessera.cluster.fleet import State, WorkerKeeper
-from tessera.placement import Finding, Placement
-from tessera.service import differences
-from tessera.service.counts import by_kernel
+from tessera.placement import Finding, Placement, class_values, quantities_of
+from tessera.service import differences, planned
+from tessera.service.counts import add_row, by_kernel
 from tessera.service.placer import Placer, kernel_of
 from tessera.service.programs import Loss, Program
 from tessera.store import KernelRecord, Status
@@ -138,7 +138,7 @@ def kernel(
     """One kernel and where it runs; `kept` as `kept_home` gives it."""
     placement = placer.placements.get(record.id) if record.id is not None else None
     why = (kept or {}).get(record.id) if record.id is not None else None
-    if why is not None and placement is not None and placement.device != protocol.DEVICE_HOME:
+    if why is not None and placement is not None and _moves(placement):
         placement = why.instead_of(placement)
     return {
         "id": record.id,
@@ -155,7 +155,48 @@ def kernel(
         "wanted": placement.wanted if placement else protocol.DEVICE_HOME,
         "line": placement.line if placement else 0,
         "reason": placement.reason if placement else (kernel_of(record).reason or "not launched"),
+        "apart": [_apart(one) for one in placement.apart] if placement else [],
     }
+
+
+def _moves(placement: Placement) -> bool:
+    return any(one.device != protocol.DEVICE_HOME for one in (placement, *placement.apart))
+
+
+def _apart(placement: Placement) -> dict[str, Any]:
+    """Where those launches of a kernel run for which a condition holds."""
+    return {
+        "condition": str(placement.condition),
+        "device": placement.device,
+        "wanted": placement.wanted,
+        "line": placement.line,
+        "reason": placement.reason,
+    }
+
+
+def with_classes(described: dict[str, Any], counted: Mapping[str, Any]) -> dict[str, Any]:
+    """A kernel as above, and the `classes` of its launches that were told apart: where each runs
+    now, with what was counted of it.
+    """
+    apart = [(planned.parse(one["condition"]), one) for one in described.get("apart", [])]
+    found = {}
+    for name, counts in sorted(counted.items()):
+        values = quantities_of(class_values(name))
+        place = next((one for condition, one in apart if condition.holds(values)), described)
+        why = {key: place.get(key, 0) for key in ("device", "line", "reason")}
+        found[name] = why | counts
+    return described | {"classes": found}
+
+
+def classes_seen(controller: Controller) -> dict[int, dict[str, Any]]:
+    """By kernel and name: counters of the launch classes of this controller's programs."""
+    programs = [one.counters() for one in controller.programs.all()]
+    past = [{"id": i, "classes": classes} for i, classes in controller.past.classes.items()]
+    found: dict[int, dict[str, Any]] = {}
+    for kernel in [*past, *(one for counters in programs for one in counters["kernels"])]:
+        for name, counts in kernel.get("classes", {}).items():
+            add_row(found.setdefault(kernel["id"], {}).setdefault(name, {}), counts)
+    return found
 
 
 @dataclass(frozen=True)
@@ -168,7 +209,8 @@ class Kept:
     def instead_of(self, placement: Placement) -> Placement:
         if self.now:
             reason = f"all at home: {self.reason}"
-            return dataclasses.replace(placement, device=protocol.DEVICE_HOME, reason=reason)
+            home = protocol.DEVICE_HOME
+            return dataclasses.replace(placement, device=home, reason=reason, apart=())
         reason = f"{placement.reason}; the last program kept all at home: {self.reason}"
         return dataclasses.replace(placement, reason=reason)
 
@@ -195,7 +237,7 @@ def _kernels(controller: Controller, programs: list[dict[str, Any]]) -> list[dic
     known = {record.id: record for record in controller.knowledge.known_kernels()}
     kept = kept_by(one["counters"] for one in programs)
     return [
-        kernel(controller.placer, known[i], kept) | counts
+        with_classes(kernel(controller.placer, known[i], kept), counts.pop("classes", {})) | counts
         for i, counts in by_kernel(one["counters"] for one in programs).items()
         if i in known
     ]
@@ -215,6 +257,7 @@ def _problems(controller: Controller) -> list[str]:
     folder = controller.config.folder
     problems += [_worker_problem(keeper, folder) for keeper in controller.fleet.keepers]
     problems += [_rule_problem(finding) for finding in controller.placer.findings]
+    problems.append(controller.placer.problem)
     used, most = len(controller.placer.kernels), protocol.MAX_KERNELS
     if used > MANY_IDS * most:
         problems.append(f"{used} of {most} kernel numbers are used: later kernels stay home")

@@ -39,7 +39,8 @@ enum {                     /* ts_message.type */
        TS_TRIED = 9,       /* program -> controller: ts_tried, what a trial of a launch showed */
        TS_ALL_HOME = 10,   /* program -> controller: ts_all_home, from now on none of its kernels moves */
        TS_RECORD = 11,     /* controller -> program, unasked: ts_record, tell the order of your next launches */
-       TS_RECORDED = 12    /* program -> controller: ts_recorded, one or more of them */
+       TS_RECORDED = 12,   /* program -> controller: ts_recorded, one or more of them */
+       TS_CLASS = 13       /* program -> controller: ts_class, whose launches a row of its counters counts */
 };
 
 typedef struct {
@@ -171,13 +172,16 @@ typedef struct {
   uint64_t begin, end;
 } ts_recorded_range;
 
-enum { TS_RECORDED_UNKNOWN = 1 }; /* ts_recorded_launch.flags: it may touch anything */
+enum {                          /* ts_recorded_launch.flags */
+       TS_RECORDED_UNKNOWN = 1, /* it may touch anything */
+       TS_RECORDED_IN_ROW = 2   /* counter_slot is the row that counts it */
+};
 
 typedef struct {
   uint32_t kernel_id, flags;
   uint64_t stream; /* the program's handle */
   uint16_t n_reads, n_writes;
-  uint32_t reserved;
+  uint32_t counter_slot;
   /* follow: ts_recorded_range[n_reads + n_writes], reads first */
 } ts_recorded_launch;
 
@@ -187,15 +191,70 @@ typedef struct { /* launches in the order in which the program made them */
   uint32_t last;       /* 1: the recording is complete with this one */
 } ts_recorded;
 
-/* The placement table: written by the controller, read by every program. */
-enum { TS_PLACEMENT_MAGIC = 0x50505354, TS_DEVICE_HOME = 0 };
+/* What tells launches of one kernel apart: numbers, compared without a sign. */
+enum {                /* ts_term.quantity, ts_class_value.quantity */
+       TS_GRID_X = 0, /* blocks */
+       TS_GRID_Y = 1,
+       TS_GRID_Z = 2,
+       TS_BLOCK_X = 3, /* threads of a block */
+       TS_BLOCK_Y = 4,
+       TS_BLOCK_Z = 5,
+       TS_SHARED = 6,  /* bytes of dynamic shared memory */
+       TS_BLOCKS = 7,  /* of the whole grid */
+       TS_THREADS = 8, /* of a block */
+       TS_CALL_M = 9,  /* of a library's call, instead of all those before */
+       TS_CALL_N = 10,
+       TS_CALL_K = 11,
+       TS_CALL_BATCHES = 12,
+       TS_ARGUMENT = 16, /* and on: the first argument, the second; of 1, 2, 4 or 8 bytes, else it is none */
+       TS_QUANTITIES = 64
+};
+
+typedef struct {
+  uint32_t quantity, reserved;
+  uint64_t value;
+} ts_class_value;
+
+/* A launch class that has a row of the counters to itself. The row's kernel_id is the kernel's. */
+enum { TS_CLASS_VALUES = 12 };
+typedef struct {
+  ts_message header;
+  uint32_t counter_slot, kernel_id;
+  uint32_t n_values, reserved;
+  ts_class_value values[12];
+} ts_class;
+
+/* The placement table: written by the controller, read by every program. A kernel whose entry has TS_PLACED_BY_CLASS
+ * has choices, in a row; the first of them that a launch fits decides, and where none does, the rest of the entry. */
+enum {
+  TS_PLACEMENT_MAGIC = 0x50505354,
+  TS_DEVICE_HOME = 0,
+  TS_PLACED_BY_CLASS = 128,
+  TS_MAX_CHOICES = 4096,
+  TS_MAX_TERMS = 12
+};
+
+typedef struct { /* the quantity is there, and from least to most */
+  uint32_t quantity, reserved;
+  uint64_t least, most;
+} ts_term;
+
+typedef struct { /* launches of a kernel for which all terms hold */
+  uint32_t kernel_id;
+  uint16_t device, n_terms;
+  ts_term terms[12];
+} ts_choice;
+
 typedef struct {
   uint32_t magic, version;
-  uint32_t capacity; /* entries of device[] */
-  uint32_t reserved;
-  uint64_t generation; /* atomic; raised after each change of device[] */
-  uint64_t padding[5];
-  uint8_t device[65536]; /* by kernel id: 0 home, else the index of a worker */
+  uint32_t capacity;   /* entries of device[] */
+  uint32_t n_choices;  /* entries of choices[] in use */
+  uint64_t generation; /* atomic; raised after each change of device[] or choices[] */
+  uint64_t sequence;   /* atomic; raised before a change, to an odd number, and after it: what was read while it stayed
+                          the same, and even, belongs together */
+  uint64_t padding[4];
+  uint8_t device[65536];   /* by kernel id: 0 home, else the index of a worker; and TS_PLACED_BY_CLASS */
+  ts_choice choices[4096]; /* in ascending order of their kernels */
 } ts_placement_table;
 
 /* The counters table: written by one program (and its workers), read by the
