@@ -30,6 +30,7 @@ from tessera.planning.problem import (
 )
 from tessera.planning.rounding import kinds
 from tessera.planning.simulator import Flight, Result, compile_job, simulate
+from tessera.planning.tuning import Tuning
 
 # Units in flight, share of links and streams that may be filled, and seconds that a stream is
 # taken to wait at each change of the device: with more of it a plan changes devices less often.
@@ -40,6 +41,8 @@ PLANNED_WITH = (
 SIMULATED = 6  # options of each way that the simulator looks at
 PATIENCE = 300e-6  # seconds that streams are taken to wait at each change, to tell options apart
 PLANS_SIMULATED = 12  # plans differ in more than what an estimate sees
+TUNED = 3  # different ones that are then tuned by simulation,
+TUNING = 2.0  # seconds each
 QUEUES = 0.9  # of its estimate a placement surely loses to waiting
 IN_FLIGHT = (1, 2, 3, 4, 6)
 KERNELS, TODAY, PARALLEL, SINGLE = "by kernel", "by kernel, today", "data parallel", "single"
@@ -122,18 +125,21 @@ class Case:
         given = list(given)
         plans = self._plans(effort, given)
         options = _varied((option for option, _ in plans), PLANS_SIMULATED)
-        answers = [self._simulated(way, options)]
+        answers = [self._mixed(way, [(option, option.rate)]) for option in options]
         if way == KERNELS:
             # A coarser way is a placement too: it is kept where it is the best.
             answers += [replace(one, way=way) for one in given]
             answers += self._shared(options[:1], given, way)
+            answers += self._tuned(options, given, way)
         best = max(answers, key=lambda one: one.rate, default=Answer(way, 0.0))
         plan = next((plan for option, plan in plans if option is best.parts[0][0]), None)
         return replace(best, plan=plan) if best.parts else best
 
     def bound(self) -> float:
-        """Outputs a second that nothing beats: both devices full, links free, memory pooled."""
-        return max((one.outputs / physical_bound(one) for one in self._pooled()), default=0.0)
+        """Outputs a second that nothing beats, no mix of batches either: all devices full, links
+        free, memory pooled.
+        """
+        return milp.best_rate(list(self._pooled()))
 
     def linked_bound(self) -> float:
         """Outputs a second that no single placement beats, links, memory and the order of
@@ -218,6 +224,36 @@ class Case:
                 options = self._in_flight(problem, plan.assignment)
                 found += [(option, plan) for option in options]
         return found
+
+    def _tuned(self, options: Sequence[Option], given: Sequence[Answer], way: str) -> list[Answer]:
+        """The best of different batches and numbers of units in flight, whoever placed them,
+        with parts of them moved while the simulator finds that better.
+        """
+        starts = [self._mixed(way, [(option, option.rate)]) for option in options]
+        starts += [one for one in given if len(one.parts) == 1]
+        tried: set[tuple[str, int]] = set()
+        found = []
+        for start in sorted(starts, key=lambda one: -one.rate):
+            option = start.parts[0][0] if start.parts else None
+            if option is None or not start.rate or len(tried) == TUNED:
+                break
+            key = (option.problem.name, option.problem.in_flight)
+            if key in tried:
+                continue
+            tried.add(key)
+            found.append(self._tuned_one(option, start.rate, way))
+        return found
+
+    def _tuned_one(self, option: Option, rate: float, way: str) -> Answer:
+        def moved(where: Assignment) -> Option:
+            return replace(option, assignment=where)
+
+        def simulated(where: Assignment) -> float:
+            return self._mixed(way, [(moved(where), rate)]).rate
+
+        tuning = Tuning(option.problem)
+        where, _ = tuning.best(option.assignment, rate, simulated, TUNING)
+        return self._mixed(way, [(moved(where), rate)])
 
     def _shared(self, plans: Sequence[Option], given: Sequence[Answer], way: str) -> list[Answer]:
         """A plan for most requests, and a single device for the rest of them."""

@@ -448,3 +448,42 @@ def fractional_bound(problem: Problem) -> float:
             solver.addConstr(solver.qsum(terms) <= period)
     solver.run()
     return float(solver.getInfo().objective_function_value) / scale
+
+
+def best_rate(problems: Sequence[Problem]) -> float:
+    """Outputs a second when units of all these problems, of one machine, run side by side in
+    the best proportion, launches may be shared out at will, and nothing has to travel.
+
+    Variables are how often a second each launch runs on each device; none works more than all
+    the time, and all launches of a problem run as often.
+    """
+    if not problems:
+        return 0.0
+    devices = problems[0].machine.size
+    sizes = [len(one.nodes) for one in problems]
+    first = np.concatenate([[0], np.cumsum(sizes)])
+    nodes, columns = int(first[-1]), int(first[-1]) * devices
+    loads = np.concatenate([np.where(one.allowed(), one.loads, 0.0) for one in problems])
+    scale = 1.0 / max(1e-30, float(loads.max()))
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = columns + len(problems), nodes + devices
+    outputs = np.array([one.outputs for one in problems])
+    lp.col_cost_ = np.concatenate([np.zeros(columns), -outputs / outputs.max()])
+    allowed = np.concatenate([one.allowed() for one in problems])
+    lp.col_lower_ = np.zeros(columns + len(problems))
+    lp.col_upper_ = np.concatenate(
+        [np.where(allowed, INFINITY, 0.0).ravel(), np.full(len(problems), INFINITY)]
+    )
+    rows = Rows()
+    for p, size in enumerate(sizes):
+        for n in range(first[p], first[p] + size):
+            index = [*range(n * devices, (n + 1) * devices), columns + p]
+            rows.add(0.0, 0.0, index, [1.0] * devices + [-1.0])
+    for device in range(devices):
+        index = list(range(device, columns, devices))
+        rows.add(-INFINITY, 1.0, index, (loads[:, device] * scale).tolist())
+    rows.into(lp)
+    solver = quiet_solver()
+    solver.passModel(lp)
+    solver.run()
+    return -float(solver.getInfo().objective_function_value) * float(outputs.max()) * scale

@@ -41,7 +41,7 @@ def write(results: dict[str, Any], folder: Path) -> None:
     _pictures(folder)
     text = "\n".join(
         [
-            _HEAD, *_summary(pairs), "", *goals.table(pairs, adapted), "", *goals.bounds(pairs), "",
+            _HEAD, *goals.table(pairs, adapted), "", *_summary(pairs), "", *goals.bounds(pairs), "",
             *_adaptation(adapted), "", *_assumptions(), "", *_sensitivity(results["sensitivity"], pairs), "", *_tables(pairs),
         ]
     )  # fmt: skip
@@ -67,8 +67,10 @@ launches are counted stands in [placement.md](../placement.md).
 | bound | both GPUs always busy, links and memory free, launches split at will: nothing beats it |
 
 Every way gets its best variant, its best batch and its best number of units in flight, from the
-six options that promise most by a cheap estimate, which the simulator looks at; placements by
-kernel get twelve, as they differ in more than the estimate sees.
+six options that promise most by a cheap estimate, which the simulator looks at. Placements by
+kernel get twelve, as they differ in more than the estimate sees; of the best three of different
+batches or units in flight, coarser ways among them, the planner then moves parts for two CPU
+seconds each and keeps what the simulator finds better.
 """
 
 
@@ -78,53 +80,27 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def _summary(pairs: Sequence[dict[str, Any]]) -> list[str]:
-    usable = [one for one in pairs if one["rates"][KERNELS] > 0]
-    gains = [
-        (one["rates"][KERNELS] / max(1e-12, goals.coarse(one)), one)
-        for one in usable
-        if goals.coarse(one)
-    ]
-    gain, best = max(gains, key=lambda entry: entry[0])
-    lower = [one for one in usable if one["rates"][KERNELS] < 0.999 * goals.baseline(one)]
-    own = [one for one in usable if one["rates"][KERNELS] > 1.005 * goals.baseline(one)]
-    margins = [one["rates"][KERNELS] / goals.baseline(one) for one in own]
-    possible, where = max(
-        (
-            (one["bound"] / max(1e-12, goals.coarse(one)), one)
-            for one in usable
-            if goals.coarse(one)
-        ),
-        key=lambda entry: entry[0],
+    usable = [one for one in pairs if goals.ours(one) > 0]
+    own = [one for one in usable if goals.ours(one) > goals.HIGHER * goals.baseline(one)]
+    beats = sorted((one for one in usable if goals.over_twins(one) > 1), key=goals.over_twins)[::-1]
+    gains = "; ".join(
+        f"{goals.name(one)} {goals.ours(one) / goals.baseline(one):.2f}x"
+        for one in sorted(own, key=lambda one: -goals.ours(one) / goals.baseline(one))[:8]
     )
-    dollars, cheap = max(((_per_dollar(one), one) for one in usable), key=lambda entry: entry[0])
-    ratio = _mean(one["rates"][KERNELS] / one["bound"] for one in usable)
-    beats = [
-        one for one in usable
-        if one["twin"] and one["rates"][KERNELS] > one["twin"]["rate"] and one["price"] < one["twin"]["price"]
-    ]  # fmt: skip
+    twins = "; ".join(
+        f"{goals.name(one)} {goals.over_twins(one):.2f}x at "
+        f"{one['price'] / one['twin']['price']:.2f} of the price"
+        for one in beats[:8]
+    )
     return [
         "## Summary",
         "",
         f"- {len(pairs)} cases; in {len(pairs) - len(usable)} the model fits in no way.",
-        f"- Below the best baseline: {len(lower)} cases"
-        + (f" ({'; '.join(goals.name(one) for one in lower)})." if lower else "."),
-        f"- A placement by kernel of its own is best in {len(own)} cases, by "
-        + (f"{_mean(margins):.2f}x in the mean and {max(margins):.2f}x at most over the best "
-           "baseline of any kind; elsewhere the planner takes the best coarser way." if own
-           else "none: the planner takes the best coarser way everywhere."),
-        f"- Best gain over the best coarser disaggregation on the same GPUs: {gain:.2f}x "
-        f"({goals.name(best)}); data parallel is no disaggregation and is counted in the line above.",
-        f"- What the bound allows over the best coarser disaggregation: at most {possible:.2f}x "
-        f"({goals.name(where)}); the paper's 2.3x is within the bound in "
-        f"{sum(1 for one in usable if goals.coarse(one) and one['bound'] / goals.coarse(one) >= 2.3)} cases.",
-        f"- Best gain in outputs a dollar over the best of a single GPU of the pair and two of the "
-        f"better GPU: {dollars:.2f}x ({goals.name(cheap)}).",
-        f"- Share of the physical bound that is reached: {ratio:.0%} in the geometric mean.",
-        f"- Above two of its better GPU at a lower price: {len(beats)} cases"
-        + (f", the best {max(one['rates'][KERNELS] / one['twin']['rate'] for one in beats):.2f}x: "
-           + "; ".join(f"{goals.name(one)} ({one['rates'][KERNELS] / one['twin']['rate']:.2f}x at "
-                       f"{one['price'] / one['twin']['price']:.2f} of the price)" for one in beats[:6])
-           + "." if beats else "."),
+        f"- Above every baseline, data parallel among them, in {len(own)} cases"
+        + (f"; the most: {gains}." if own else "."),
+        f"- Above two of the better GPU at a lower price in {len(beats)} cases"
+        + (f": {twins}." if beats else "."),
+        "- Which goals are reached, and what no placement could reach, is in the table above.",
         "",
         "![Throughput of every way](throughput.png)",
         "",
@@ -135,12 +111,7 @@ def _summary(pairs: Sequence[dict[str, Any]]) -> list[str]:
         "The same as a trace for Perfetto or chrome://tracing: [trace.json](trace.json).",
         "",
         "![The plan over the layer sequence](layers.png)",
-    ]  # fmt: skip
-
-
-def _per_dollar(one: dict[str, Any]) -> float:
-    """Outputs a dollar against the best homogeneous choice."""
-    return float(one["rates"][KERNELS] / one["price"]) / goals.homogeneous(one)
+    ]
 
 
 def _costs(pairs: Sequence[dict[str, Any]]) -> list[tuple[str, float, float, float]]:
