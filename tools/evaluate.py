@@ -113,6 +113,7 @@ def main() -> None:
         results.write_text(json.dumps(evaluate(arguments.workers), indent=1) + "\n")
     from tessera.planning import report
 
+    clock.use_cpu_time()
     report.write(json.loads(results.read_text()), FOLDER)
     print(f"written to {FOLDER}")
 

@@ -213,11 +213,16 @@ def _sensitivity(rows: Sequence[dict[str, Any]], pairs: Sequence[dict[str, Any]]
     for one in sorted([*plain, *rows], key=goals.name):
         ours = one["rates"][KERNELS]
         lines.append(
-            f"| {goals.name(one)} | {one['variation'] or 'as above'} | {ours:,.1f} | "
+            f"| {goals.name(one)} | {one['variation'] or 'as above'}{_untuned(one)} | {ours:,.1f} | "
             f"{_ratio(ours, goals.coarse(one))} | {_ratio(ours, goals.baseline(one))} | "
             f"{ours / one['bound']:.0%} |"
         )
     return lines
+
+
+def _untuned(one: dict[str, Any]) -> str:
+    """Rows of before there was tuning say so: they are lower by as much as it gains."""
+    return "" if one.get("tuned", True) else " (not tuned)"
 
 
 def _ratio(one: float, other: float) -> str:
