@@ -100,6 +100,7 @@ def _summary(pairs: Sequence[dict[str, Any]]) -> list[str]:
         + (f"; the most: {gains}." if own else "."),
         f"- Above two of the better GPU at a lower price in {len(beats)} cases"
         + (f": {twins}." if beats else "."),
+        *_all_untuned(pairs),
         "- Which goals are reached, and what no placement could reach, is in the table above.",
         "",
         "![Throughput of every way](throughput.png)",
@@ -218,6 +219,11 @@ def _sensitivity(rows: Sequence[dict[str, Any]], pairs: Sequence[dict[str, Any]]
             f"{ours / one['bound']:.0%} |"
         )
     return lines
+
+
+def _all_untuned(pairs: Sequence[dict[str, Any]]) -> list[str]:
+    names = [goals.name(one) for one in pairs if _untuned(one)]
+    return [f"- Not tuned with the simulator: {'; '.join(names)}."] if names else []
 
 
 def _untuned(one: dict[str, Any]) -> str:
