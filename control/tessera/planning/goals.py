@@ -112,7 +112,7 @@ def _over_coarse(usable: Sequence[Case]) -> str:
     single, at = best(usable, over_coarse(linked))
     said = (f"**proof**: at most {most:.2f}x on these traces ({name(there)})" if most < CLAIM
             else f"allows {most:.2f}x ({name(there)})")  # fmt: skip
-    said += f"; one placement, with links, memory and order, {single:.2f}x ({name(at)})"
+    said += f"; estimate for one placement, with links and order, {single:.2f}x ({name(at)})"
     return _row(f"{CLAIM}x the best coarser disaggregation of the same GPUs", gain >= CLAIM,
                 f"{gain:.2f}x ({name(where)})", said)  # fmt: skip
 
@@ -186,10 +186,11 @@ all launches of a unit as often, and the outputs made most. It has every batch t
 memories together, and HiGHS solves it to optimality. Transfers, queues, the order of launches and
 memory only take from that. So no way to use the pair, data parallel among them, has a higher rate
 within the cost model and the batches tried, and no gain over the best coarser way is above that
-bound over what the way reaches. *One placement* is the same argument with the constraints of the
-planner's own program, relaxed to shares; data parallel is two placements side by side, for which
-it is no bound. Rates are counted over a finite time, with an error of about one percent: 101 % of
-a bound is that.
+bound over what the way reaches. *One placement* has the constraints of the planner's own program,
+relaxed to shares. It is an estimate, no proof: transfers of a stream count one after another in it,
+and the simulator lets them overlap, so that some cases are above it; so may data parallel be, which
+is two placements side by side. Rates are counted over a finite time, with an error of about one
+percent: 101 % of a bound is that.
 
 *Unlikeness* is how much the two GPUs' matrix operations for each byte of memory traffic differ. It
 says where placement can gain by giving each GPU what it is good at, and comes from data sheets
