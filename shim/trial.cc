@@ -164,7 +164,7 @@ std::optional<std::string> Trial::prepare() {
   std::string why;
   if (!idle(&why)) return why;
   try {
-    memory_.emplace(claims_);
+    memory_ = std::make_unique<TrialMemory>(claims_);
     if (!memory_->write_launch(request_, parameters_))
       why = "its launch is too long to be sent";
     else if (memory_->take_before() != CUDA_SUCCESS)

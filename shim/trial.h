@@ -64,7 +64,7 @@ class Trial {
   Claims claims_;
   uint64_t launch_class_ = 0;
   ts_worker_info worker_{};
-  std::optional<TrialMemory> memory_;
+  std::unique_ptr<TrialMemory> memory_;
 };
 
 }  // namespace tessera::shim
