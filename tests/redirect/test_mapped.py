@@ -3,21 +3,18 @@
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redirect.machine import Machine
+from redirect.random_runs import ASKED, compare_scattered
 
 PROGRAM = Path(__file__).with_name("mapped.py")
 MEMORY = ["map", "unmap", "move", "move", "alias", "alias", "export"]
 WORK = ["fill", "combine", "every_other", "gather", "memset", "copy", "upload", "download"]
-RUNS = int(os.environ.get("TESSERA_TEST_RANDOM_PROGRAMS", "10"))
+RUNS = int(ASKED or 10)
 
 places = st.tuples(st.integers(0, 1), st.integers(0, 3))
 
@@ -43,23 +40,4 @@ def operations(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @pytest.mark.timeout(60 + 15 * RUNS)
 def test_random_mappings_give_the_same_memory(machine: Machine, tmp_path: Path) -> None:
-    @settings(
-        max_examples=RUNS,
-        deadline=None,
-        derandomize="TESSERA_TEST_RANDOM_PROGRAMS" not in os.environ,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
-    @given(program=operations(), seed=st.integers(1, 2**31 - 1))
-    def same_memory(program: list[dict[str, Any]], seed: int) -> None:
-        listing, alone, moved = (tmp_path / name for name in ("program.json", "alone", "moved"))
-        listing.write_text(json.dumps(program))
-        run = (sys.executable, str(PROGRAM), str(listing))
-        machine.native_run(*run, str(alone))
-        machine.run(*run, str(moved), TESSERA_SCATTER=str(seed))
-        assert alone.read_bytes() == moved.read_bytes()
-
-    same_memory()
-    # Memory that stays the same because everything stayed at home would show nothing.
-    workers = json.loads(machine.control("status", "--json"))["workers"]
-    assert len(workers) == 2
-    assert all(worker["launches"] > 0 for worker in workers), workers
+    compare_scattered(machine, tmp_path, PROGRAM, operations(), RUNS)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from redirect.machine import Machine
+from redirect.random_runs import ASKED, compare, compare_scattered, random_settings
 from tessera.service.client import Client, ClientError
 
 PROGRAM = Path(__file__).with_name("program.py")
@@ -28,7 +27,7 @@ KINDS = ["fill", "combine", "every_other", "gather", "sum", "struct", "pointers"
 KINDS += ["memset", "copy", "upload", "download", "synchronize", "replace"]
 THREADS = (32, 128, 192, 256)  # of a block: with the grid that follows, the launch classes
 KERNELS = ["fill", "combine", "every_other", "gather", "sum", "by_struct", "through_pointers"]
-RUNS = int(os.environ.get("TESSERA_TEST_RANDOM_PROGRAMS", "12"))
+RUNS = int(ASKED or 12)
 
 regions = st.tuples(st.integers(0, 3), st.integers(0, 1))
 pairs = st.tuples(regions, regions).filter(lambda pair: pair[0] != pair[1])
@@ -104,51 +103,22 @@ def changing(machine: Machine, texts: list[str]) -> Iterator[None]:
 
 @pytest.mark.timeout(60 + 15 * RUNS)
 def test_random_programs_give_the_same_memory(machine: Machine, tmp_path: Path) -> None:
-    @settings(
-        max_examples=RUNS,
-        deadline=None,
-        derandomize="TESSERA_TEST_RANDOM_PROGRAMS" not in os.environ,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
-    @given(program=operations(), seed=st.integers(1, 2**31 - 1))
-    def same_memory(program: list[dict[str, Any]], seed: int) -> None:
-        listing, alone, moved = (tmp_path / name for name in ("program.json", "alone", "moved"))
-        listing.write_text(json.dumps(program))
-        run = (sys.executable, str(PROGRAM), str(listing))
-        machine.native_run(*run, str(alone))
-        machine.run(*run, str(moved), TESSERA_SCATTER=str(seed))
-        assert alone.read_bytes() == moved.read_bytes()
-
-    same_memory()
-    # Memory that stays the same because everything stayed at home would show nothing.
-    workers = json.loads(machine.control("status", "--json"))["workers"]
-    assert len(workers) == 2
-    assert all(worker["launches"] > 0 for worker in workers), workers
+    compare_scattered(machine, tmp_path, PROGRAM, operations(), RUNS)
 
 
 def same_memory_under(
     machine: Machine, folder: Path, program: list[dict[str, Any]], texts: list[str]
 ) -> None:
     """Runs the program at home, and under rules that change."""
-    listing, alone, moved = (folder / name for name in ("program.json", "alone", "moved"))
-    listing.write_text(json.dumps(program))
-    run = (sys.executable, str(PROGRAM), str(listing))
-    machine.native_run(*run, str(alone))
-    with changing(machine, texts):
-        machine.run(*run, str(moved), TESSERA_ANALYSIS_WAIT_MS="60000")
-    assert alone.read_bytes() == moved.read_bytes()
+    changes = changing(machine, texts)
+    compare(machine, folder, PROGRAM, program, changes, TESSERA_ANALYSIS_WAIT_MS="60000")
 
 
 @pytest.mark.timeout(60 + 15 * RUNS)
 def test_random_programs_under_random_rules_for_launch_classes(
     machine: Machine, tmp_path: Path
 ) -> None:
-    @settings(
-        max_examples=RUNS,
-        deadline=None,
-        derandomize="TESSERA_TEST_RANDOM_PROGRAMS" not in os.environ,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
+    @random_settings(RUNS)
     @given(program=operations(), texts=st.lists(rules(), min_size=1, max_size=3))
     def same_memory(program: list[dict[str, Any]], texts: list[str]) -> None:
         same_memory_under(machine, tmp_path, program, texts)
