@@ -18,23 +18,6 @@ constexpr size_t kDirectoryTakesRows = 512;    // intervals: each one makes ever
 constexpr uint64_t kNullPage = 65536;          // a pointer below is null, or null with an offset
 constexpr uint64_t kVirtualOrigin = 1u << 20;  // so far before its array a pointer may lie
 
-bool pack_extra(void** extra, size_t expected, std::vector<uint8_t>& block) {
-  const void* buffer = nullptr;
-  const size_t* size = nullptr;
-  for (void** at = extra; *at != CU_LAUNCH_PARAM_END; at += 2) {
-    if (*at == CU_LAUNCH_PARAM_BUFFER_POINTER)
-      buffer = at[1];
-    else if (*at == CU_LAUNCH_PARAM_BUFFER_SIZE)
-      size = static_cast<const size_t*>(at[1]);
-    else
-      return false;
-  }
-  if (buffer == nullptr || size == nullptr || *size != expected) return false;  // the driver has a say in other sizes
-  const auto* bytes = static_cast<const uint8_t*>(buffer);
-  block.assign(bytes, bytes + *size);
-  return true;
-}
-
 /// An optional argument that is not given: whatever the kernel would touch through it is no memory, so it does not.
 /// Where the extent is not known the address may come from elsewhere, and null be an offset of zero.
 bool goes_nowhere(const ts_range& range) {
@@ -92,8 +75,11 @@ bool is_memory(uint64_t pointer) {
 
 bool pack_parameters(const LaunchRequest& request, const FunctionEntry& entry, std::vector<uint8_t>& block) {
   if (request.extra != nullptr) {
-    // Both at once is an error, and the driver's to report.
-    return request.kernel_parameters == nullptr && pack_extra(request.extra, entry.parameter_size, block);
+    if (request.kernel_parameters != nullptr) return false;  // both at once is an error, and the driver's to report
+    const auto buffer = buffer_of(request.extra);
+    if (!buffer || buffer->size() != entry.parameter_size) return false;  // the driver has a say in other sizes
+    block.assign(buffer->begin(), buffer->end());
+    return true;
   }
   block.assign(entry.parameter_size, 0);
   if (entry.parameters.empty()) return true;

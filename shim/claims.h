@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,6 +27,22 @@ struct LaunchRequest {
   std::span<const CUlaunchAttribute> attributes;
   bool cooperative = false;
 };
+
+/// The buffer in which a launch's `extra` has the parameters; none where it does not say. Precondition: not null.
+inline std::optional<std::span<const uint8_t>> buffer_of(void** extra) {
+  const void* buffer = nullptr;
+  const size_t* size = nullptr;
+  for (void** at = extra; *at != CU_LAUNCH_PARAM_END; at += 2) {
+    if (*at == CU_LAUNCH_PARAM_BUFFER_POINTER)
+      buffer = at[1];
+    else if (*at == CU_LAUNCH_PARAM_BUFFER_SIZE)
+      size = static_cast<const size_t*>(at[1]);
+    else
+      return std::nullopt;
+  }
+  if (buffer == nullptr || size == nullptr) return std::nullopt;
+  return std::span(static_cast<const uint8_t*>(buffer), *size);
+}
 
 /// The parameter block as the kernel sees it. False: the program's arguments do
 /// not say (the driver will complain), or the function's layout is not known.

@@ -35,11 +35,7 @@ CUresult launch_slowly(const LaunchRequest& request, KernelState& state, uint32_
                        RealLaunch real, void* context) {
   const auto [device, tally] = place(request, state, placed);
   if (device == 0 && placed != 0) {  // its class is at home, and nothing else has brought it here
-    const HomePass pass(request.stream);
-    if (world().calm()) [[likely]] {
-      tally.count(0, reason);
-      return after_call(launch_at_home(request.stream, tally, [&] { return real(context); }));
-    }
+    if (const auto done = launch_in_calm(request.stream, tally, reason, [&] { return real(context); })) return *done;
   }
   const std::lock_guard lock(world().mutex);
   if (is_capturing(request.stream)) {

@@ -3,6 +3,8 @@
 // of its placement and one atomic load more than the driver's own.
 #pragma once
 
+#include <optional>
+
 #include "claims.h"
 #include "order.h"
 
@@ -24,6 +26,16 @@ CUresult launch_at_home(CUstream stream, Tally& tally, Real&& real) {
   return real();
 }
 
+/// A launch at home that needs no lock, as nothing is remote. None: something is.
+template <class Real>
+std::optional<CUresult> launch_in_calm(CUstream stream, Tally& tally, uint32_t reason, Real&& real) {
+  const HomePass pass(stream);
+  if (!world().calm()) [[unlikely]]
+    return std::nullopt;
+  tally.count(0, reason);
+  return after_call(launch_at_home(stream, tally, real));
+}
+
 using RealLaunch = CUresult (*)(void* context);
 CUresult launch_slowly(const LaunchRequest& request, KernelState& state, uint32_t placed, uint32_t reason,
                        RealLaunch real, void* context);
@@ -37,11 +49,8 @@ CUresult launch(const LaunchRequest& request, Real&& real) {
   uint32_t reason = TS_STAY_PLACED;
   const uint32_t placed = state.placed(&reason);
   if (placed == 0 && !(reason == TS_STAY_PROPERTY && state.watches_others())) {
-    const HomePass pass(request.stream);
-    if (world().calm()) [[likely]] {
-      state.tally().count(0, reason);
-      return after_call(detail::launch_at_home(request.stream, state.tally(), real));
-    }
+    if (const auto done = detail::launch_in_calm(request.stream, state.tally(), reason, real)) [[likely]]
+      return *done;
   }
   using Call = std::remove_reference_t<Real>;
   return detail::launch_slowly(

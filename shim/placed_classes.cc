@@ -21,18 +21,10 @@ const uint8_t* argument_of(const LaunchRequest& request, const FunctionEntry& en
     return static_cast<const uint8_t*>(request.kernel_parameters[number]);
   }
   const Parameter& parameter = entry.parameters[number];
-  const uint8_t* buffer = nullptr;
-  size_t size = 0;
-  for (void** at = request.extra; *at != CU_LAUNCH_PARAM_END; at += 2) {
-    if (*at == CU_LAUNCH_PARAM_BUFFER_POINTER)
-      buffer = static_cast<const uint8_t*>(at[1]);
-    else if (*at == CU_LAUNCH_PARAM_BUFFER_SIZE && at[1] != nullptr)
-      size = *static_cast<const size_t*>(at[1]);
-    else
-      return nullptr;
-  }
-  const bool inside = buffer != nullptr && parameter.offset <= size && parameter.size <= size - parameter.offset;
-  return inside ? buffer + parameter.offset : nullptr;
+  const auto buffer = buffer_of(request.extra);
+  const size_t size = buffer ? buffer->size() : 0;
+  const bool inside = buffer && parameter.offset <= size && parameter.size <= size - parameter.offset;
+  return inside ? buffer->data() + parameter.offset : nullptr;
 }
 
 }  // namespace

@@ -39,10 +39,10 @@ Recording& recording() {
 std::vector<std::vector<uint8_t>> Recording::step() {
   std::unique_lock lock(world().mutex, std::try_to_lock);
   if (!lock.owns_lock()) return {};
-  if (left_ == 0 && !ended_) {
+  if (!is_on() && !ended_) {
     if (const uint32_t launches = asked_.exchange(0, std::memory_order_relaxed); launches != 0) begin(launches);
   }
-  if (left_ != 0 && std::chrono::steady_clock::now() > until_) end();
+  if (is_on() && std::chrono::steady_clock::now() > until_) end();
   // What there is so far, too: the program may end before as many launches have come.
   return ended_ || !entries_.empty() ? messages() : std::vector<std::vector<uint8_t>>{};
 }
@@ -55,7 +55,6 @@ void Recording::begin(uint32_t launches) {
   world().record(true);
   entries_.clear();
   left_ = std::min(launches, kMostLaunches);
-  on_.store(true, std::memory_order_relaxed);
   until_ = std::chrono::steady_clock::now() + kLongest;
 }
 
@@ -73,7 +72,6 @@ void Recording::add(uint32_t counter_slot, CUstream stream, const Claims& claims
 
 void Recording::end() {
   left_ = 0;
-  on_.store(false, std::memory_order_relaxed);
   ended_ = true;
   world().record(false);
 }

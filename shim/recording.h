@@ -22,11 +22,11 @@ class Recording {
   void ask(uint32_t launches) { asked_.store(launches, std::memory_order_relaxed); }
 
   /// Whether launches are recorded: then their classes are told apart. Any thread.
-  bool is_on() const { return on_.load(std::memory_order_relaxed); }
+  bool is_on() const { return left_.load(std::memory_order_relaxed) != 0; }
 
   /// A launch as it comes; nothing happens while none are recorded. With the world's lock held.
   void launched(uint32_t counter_slot, CUstream stream, const Claims& claims) {
-    if (left_ != 0) [[unlikely]]
+    if (is_on()) [[unlikely]]
       add(counter_slot, stream, claims);
   }
 
@@ -41,13 +41,12 @@ class Recording {
   std::vector<std::vector<uint8_t>> messages();
 
   std::atomic<uint32_t> asked_{0};
-  std::atomic<bool> on_{false};  // left_ != 0
+  std::atomic<uint32_t> left_{0};  // launches still to be recorded; changed under the world's lock
   // Under the world's lock.
   struct Entry {
     ts_recorded_launch launch;
     std::vector<ts_recorded_range> ranges;
   };
-  uint32_t left_ = 0;  // launches still to be recorded
   bool ended_ = false;
   std::vector<Entry> entries_;
   std::chrono::steady_clock::time_point until_;

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tessera.placement import Finding, Rules, make_policy, parse_rules, policy_for_rules
@@ -19,7 +19,7 @@ from tessera.protocol import packets
 from tessera.protocol.recording import MOST_LAUNCHES
 from tessera.service import planned, report, trials
 from tessera.service.pool import PoolError
-from tessera.store import RulesChangedError, StoreError
+from tessera.store import KernelRecord, RulesChangedError, StoreError
 
 if TYPE_CHECKING:
     from tessera.service.controller import Controller
@@ -68,6 +68,17 @@ async def _status(controller: Controller, request: Request) -> Answer:
     return {"status": report.status(controller)}
 
 
+def _described(
+    controller: Controller,
+    record: KernelRecord,
+    kept: Mapping[int, report.Kept],
+    seen: Mapping[int, dict[str, Any]],
+) -> dict[str, Any]:
+    """A kernel, where it runs, and its launch classes: `kept`, `seen` as report gives them."""
+    classes = seen.get(record.id, {}) if record.id is not None else {}
+    return report.with_classes(report.kernel(controller.placer, record, kept), classes)
+
+
 async def _kernels(controller: Controller, request: Request) -> Answer:
     records = await controller.store.run(
         lambda store: store.kernels(launched_only=not request.get("all", False))
@@ -77,11 +88,7 @@ async def _kernels(controller: Controller, request: Request) -> Answer:
     seen = report.classes_seen(controller)
     return {
         "kernels": [
-            report.with_classes(
-                report.kernel(controller.placer, record, kept),
-                seen.get(record.id, {}) if record.id is not None else {},
-            )
-            | trials.summed_up(record, tried)
+            _described(controller, record, kept, seen) | trials.summed_up(record, tried)
             for record in records
         ]
     }
@@ -105,10 +112,7 @@ async def _show(controller: Controller, request: Request) -> Answer:
     tried = await controller.store.run(lambda store: store.trials(kernel=(image, name)))
     seen = report.classes_seen(controller)
     return {
-        "kernel": report.with_classes(
-            report.kernel(controller.placer, record, report.kept_home(controller)),
-            seen.get(record.id, {}) if record.id is not None else {},
-        )
+        "kernel": _described(controller, record, report.kept_home(controller), seen)
         | trials.summed_up(record, trials.by_kernel(tried))
         | {"summary": record.summary},
         "image": dataclasses.asdict(described) if described else None,
