@@ -20,6 +20,7 @@ from tessera.sass.syntax import Instruction, parse_instruction
 
 SECONDS = 600  # no cubin takes as long
 LARGEST = 256 << 20  # bytes of a cubin
+OLDEST = 13  # release whose way of writing instructions is known
 
 
 class DisassemblyError(Exception):
@@ -91,6 +92,8 @@ def disassemble(data: bytes, cubin: Cubin, symbols: Sequence[int] = ()) -> Disas
 
 
 def _read(document: list[Any], data: bytes, cubin: Cubin) -> Disassembly:
+    if int(document[0]["SchemaVersion"]["major"]) < OLDEST:
+        raise DisassemblyError(f"{document[0]['Producer']} is older than release {OLDEST}")
     version = document[0]["SM"]["version"]
     number = int(version["major"]) * 10 + int(version["minor"])
     starts: dict[tuple[str, int], list[int]] = {}

@@ -13,6 +13,7 @@ STACK_POINTER = 1
 _REGISTER = re.compile(r"(U?)R(\d+|Z)((?:\.\w+)*)$")
 _PREDICATE = re.compile(r"(!?)(U?)P(\d|T)$")
 _CONSTANT = re.compile(r"(cx?)\[([^\]]*)\]\[([^\]]*)\](?:\.\w+)*$")
+_HALF = re.compile(r"[-~|]*(cx?|\w*desc)\[[^\]]*\]$")  # of an operand with two pairs of brackets
 _NUMBER = re.compile(r"[-+]?(0x[0-9a-f]+|\d+)$")
 
 
@@ -55,9 +56,15 @@ class Instruction:
 
 
 def split(text: str) -> list[str]:
-    """The operands of an instruction: commas inside brackets do not part them."""
+    """The operands of an instruction: commas inside brackets do not part them.
+
+    Before 13.5 nvdisasm leaves out the comma before a bracket: `R5[R0]` is `R5,[R0]`.
+    """
     out, depth, begin = [], 0, 0
     for at, char in enumerate(text):
+        if char == "[" and depth == 0 and _is_whole(text[begin:at].strip()):
+            out.append(text[begin:at])
+            begin = at
         if char in "[{(":
             depth += 1
         elif char in "]})":
@@ -67,6 +74,13 @@ def split(text: str) -> list[str]:
             begin = at + 1
     out.append(text[begin:])
     return [part.strip() for part in out if part.strip()]
+
+
+def _is_whole(text: str) -> bool:
+    """Whether what stands before a bracket is an operand that the bracket does not belong to."""
+    if text.endswith("]"):
+        return _HALF.match(text) is None
+    return any(form.match(text) for form in (_REGISTER, _PREDICATE, _NUMBER))
 
 
 @functools.lru_cache(maxsize=65536)
@@ -129,6 +143,26 @@ def parse_instruction(address: int, fields: dict[str, str]) -> Instruction:
         base,
         tuple(modifiers),
         parsed,
-        tuple(parse_operand(part) for part in split(operands)),
+        _in_order(base, tuple(parse_operand(part) for part in split(operands))),
         f"{guard} {opcode} {operands}".strip(),
     )
+
+
+def _in_order(base: str, operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
+    """LDGSTS as 13.2 and later write it: shared memory, global memory, predicate.
+
+    Before 13.2 some forms have the shared memory last. Global memory is known by its 64 bit
+    address; where that does not tell the two apart neither is taken for memory.
+    """
+    if base != "LDGSTS":
+        return operands
+    places = [operand for operand in operands if operand.kind == "memory"]
+    rest = tuple(operand for operand in operands if operand.kind != "memory")
+    if len(places) == 2 and _is_global(places[0]) != _is_global(places[1]):
+        return (*sorted(places, key=_is_global), *rest)
+    return (*(Operand("other", text=operand.text) for operand in places), *rest)
+
+
+def _is_global(place: Operand) -> bool:
+    registers = [part for group in place.base for part in group.base]
+    return "desc[" in place.text or any(".64" in r.suffix or ".U32" in r.suffix for r in registers)

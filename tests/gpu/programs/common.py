@@ -23,12 +23,9 @@ def seeded_torch() -> Any:
     return torch
 
 
-def digest(arrays: Iterable[Any]) -> str:
-    """SHA-256 over the bytes of torch tensors, or of whatever turns into a NumPy array."""
-    sha = hashlib.sha256()
-    for array in arrays:
-        sha.update(memoryview(host_bytes(array)).tobytes())
-    return sha.hexdigest()
+def digests(arrays: Iterable[Any]) -> list[str]:
+    """SHA-256 of the bytes of each torch tensor, or of whatever turns into a NumPy array."""
+    return [hashlib.sha256(memoryview(host_bytes(array)).tobytes()).hexdigest() for array in arrays]
 
 
 def host_bytes(array: Any) -> Any:
@@ -59,8 +56,13 @@ def greedy(model: Any, tokens: Any, steps: int, keep: str = "past_key_values") -
 
 
 def run(main: Callable[[], Iterable[Any]]) -> None:
-    """Runs `main` and writes the digest of what it returns to the file named by argv[1]."""
+    """Runs `main` and writes a digest of all it returns, and one of each result, a line each.
+
+    The file is named by argv[1]. With the lines, a test that fails can say which result differs.
+    """
     began = time.perf_counter()
-    result = digest(main())
-    Path(sys.argv[1]).write_text(result)
+    each = digests(main())
+    result = hashlib.sha256("".join(each).encode()).hexdigest()
+    lines = [result, *(f"{i} {text}" for i, text in enumerate(each))]
+    Path(sys.argv[1]).write_text("\n".join(lines))
     print(f"{Path(sys.argv[0]).stem}: {result[:16]} in {time.perf_counter() - began:.2f} s")
