@@ -6,6 +6,7 @@
 
 #include "driver.h"
 #include "log.h"
+#include "own_events.h"
 #include "tessera/protocol/channel.h"
 #include "world.h"
 
@@ -316,7 +317,7 @@ std::optional<uint64_t> DeviceMemory::reuse_ordered(Part& part, uint64_t bytes, 
     if (it->stream != stream || held < bytes || held - bytes > held / 4) continue;
     const uint64_t address = it->range.begin;
     part.arena.resize(address, bytes);
-    driver().cuEventDestroy_v2(it->freed);
+    own_events().discard(it->freed);
     if (it->ordered) part.pool.used -= held;
     part.pending.erase(std::next(it).base());
     return address;
@@ -329,7 +330,7 @@ void DeviceMemory::harvest(Part& part) {
   if (part.pending.empty() || world().captures.load(std::memory_order_acquire) != 0) return;
   std::erase_if(part.pending, [&](const Pending& pending) {
     if (driver().cuEventQuery(pending.freed) != CUDA_SUCCESS) return false;
-    driver().cuEventDestroy_v2(pending.freed);
+    own_events().discard(pending.freed);
     if (pending.ordered) part.pool.used -= pending.range.size();
     part.arena.free(pending.range.begin);
     return true;

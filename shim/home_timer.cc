@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "driver.h"
+#include "own_events.h"
 #include "world.h"
 
 namespace tessera::shim {
@@ -27,9 +28,9 @@ HomeTimer::Sample HomeTimer::begin(CUstream stream, ts_kernel_counters& counters
   }
   sample.context = context;
   sample.counters = &counters;
-  if (sample.begin == nullptr && driver().cuEventCreate(&sample.begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return {};
-  if (sample.end == nullptr && driver().cuEventCreate(&sample.end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
-    driver().cuEventDestroy_v2(sample.begin);
+  if (sample.begin == nullptr && (sample.begin = own_events().timing()) == nullptr) return {};
+  if (sample.end == nullptr && (sample.end = own_events().timing()) == nullptr) {
+    own_events().discard(sample.begin);
     return {};
   }
   if (driver().cuEventRecord(sample.begin, stream) == CUDA_SUCCESS) return sample;

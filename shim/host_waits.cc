@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "driver.h"
+#include "own_events.h"
 #include "streams.h"
 
 namespace tessera::shim {
@@ -17,8 +18,8 @@ void HostWaits::add(const StreamState& stream, std::span<const Range> watched) {
   if (waits_.size() >= kLookAt) forget_ended();
   auto wait = std::find_if(waits_.begin(), waits_.end(), [&](const Wait& it) { return it.stream == stream.id; });
   if (wait == waits_.end()) {
-    CUevent behind = nullptr;
-    if (driver().cuEventCreate(&behind, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+    const CUevent behind = own_events().ordering();
+    if (behind == nullptr) {
       lost_count_ = true;
       return;
     }
@@ -55,7 +56,7 @@ bool HostWaits::watched_beside(const StreamState& stream, std::span<const Range>
 void HostWaits::forget_ended() {
   std::erase_if(waits_, [](const Wait& wait) {
     if (driver().cuEventQuery(wait.behind) == CUDA_ERROR_NOT_READY) return false;
-    driver().cuEventDestroy_v2(wait.behind);  // an error: its context is gone, and the wait with it
+    own_events().discard(wait.behind);  // an error: its context is gone, and the wait with it
     return true;
   });
 }

@@ -8,6 +8,7 @@
 #include "driver.h"
 #include "imported_memory.h"
 #include "order.h"
+#include "own_events.h"
 #include "session.h"
 
 using namespace tessera::shim;
@@ -117,13 +118,12 @@ CUresult free_ordered(CUdeviceptr address, CUstream handle) {
   const auto block = all.memory.find(address);
   const Footprint footprint = block ? writing(block->begin, block->size()) : nothing();
   if (const CUresult ready = Coherence(all).before_home(stream, footprint); ready != CUDA_SUCCESS) return ready;
-  CUevent freed = nullptr;
-  CUresult result = driver().cuEventCreate(&freed, CU_EVENT_DISABLE_TIMING);
-  if (result != CUDA_SUCCESS) return result;
+  const CUevent freed = own_events().ordering();
+  if (freed == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   activity().bump(handle);
-  result = driver().cuEventRecord(freed, handle);
+  const CUresult result = driver().cuEventRecord(freed, handle);
   if (result != CUDA_SUCCESS) {
-    driver().cuEventDestroy_v2(freed);
+    own_events().discard(freed);
     return result;
   }
   if (const auto range = all.memory.free_ordered(address, stream.id, freed)) {
@@ -131,7 +131,7 @@ CUresult free_ordered(CUdeviceptr address, CUstream handle) {
     all.rest();
     return CUDA_SUCCESS;
   }
-  driver().cuEventDestroy_v2(freed);
+  own_events().discard(freed);
   return CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -144,6 +144,7 @@ Belongings context_leaves(CUcontext context) {
 }
 
 void context_left(CUcontext context, const Belongings& belongings) {
+  own_events().forget(context);
   World& all = world();
   const std::lock_guard lock(all.mutex);
   for (CUstream stream : belongings.streams) activity().retire(stream);

@@ -13,6 +13,7 @@
 #include "activity.h"
 #include "coherence.h"
 #include "home_timer.h"
+#include "own_events.h"
 #include "runtime.h"
 #include "seams.h"
 #include "world.h"
@@ -61,7 +62,10 @@ CUresult complete(CUstream stream, bool per_thread, Describe&& describe, Call&& 
   }
   const auto mark = world().in_flight.insert(world().in_flight.end(), footprint.writes);
   lock.unlock();
-  const CUresult result = call();
+  const CUresult result = [&] {
+    const OwnEvents::Copy copy(own_events());
+    return call();
+  }();
   if (result == CUDA_SUCCESS) home_timer().collect();
   lock.lock();
   world().in_flight.erase(mark);

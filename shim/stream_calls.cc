@@ -2,6 +2,7 @@
 // Streams, events, contexts, host functions, graphs: what orders work.
 #include "driver.h"
 #include "order.h"
+#include "own_events.h"
 #include "registry.h"
 #include "session.h"
 
@@ -29,7 +30,7 @@ void forget_stream(CUstream stream) {
     if (state->lanes[index] < 0) continue;
     if (WorkerLink* worker = world().worker(index)) worker->retire_lane(state->lanes[index]);
   }
-  if (state->barrier != nullptr) driver().cuEventDestroy_v2(state->barrier);
+  if (state->barrier != nullptr) own_events().discard(state->barrier);
   world().streams.erase(stream);
 }
 

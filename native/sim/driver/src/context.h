@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,9 @@ class Context : public Object {
   std::atomic<unsigned> flags{0};
   std::atomic<uint32_t> peers{0};  // devices whose memory this context may use
   std::atomic<CUfunc_cache> cache_config{CU_FUNC_CACHE_PREFER_NONE};
+  /// As in the real driver: held together by copies that wait for pageable memory, and alone by whoever makes or
+  /// destroys an event or registers host memory. Launches do not meet it.
+  std::shared_mutex objects_mutex;
   std::mutex limits_mutex;
   std::array<size_t, CU_LIMIT_MAX> limits = {};
 

@@ -62,7 +62,11 @@ void submit_copy(Stream& stream, std::shared_ptr<CopyTask> task, bool host_waits
                      from.synchronous;
   const Ref<Op> op = submit(stream, std::move(task), waits);
   if (!op || !waits) return;
-  op->wait_on_host();
+  {
+    std::shared_lock<std::shared_mutex> held;
+    if (to.pageable || from.pageable) held = std::shared_lock(stream.context().objects_mutex);
+    op->wait_on_host();
+  }
   stream.context().flush_prints();
   stream.context().device().check_fault();
 }

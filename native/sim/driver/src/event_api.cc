@@ -25,6 +25,7 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
     constexpr unsigned kKnown = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
     require(phEvent != nullptr && (Flags & ~kKnown) == 0);
     require((Flags & CU_EVENT_INTERPROCESS) == 0 || (Flags & CU_EVENT_DISABLE_TIMING) != 0);
+    const std::lock_guard lock(context.objects_mutex);
     *phEvent = to_handle<CUevent>(new Event(context, Flags));
   });
 }
@@ -32,7 +33,10 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
 CUresult cuEventDestroy_v2(CUevent hEvent) {
   return api([&] {
     Event& event = event_of(hEvent);
-    require(event.kill(Event::kTag), CUDA_ERROR_INVALID_HANDLE);
+    {
+      const std::lock_guard lock(event.context().objects_mutex);
+      require(event.kill(Event::kTag), CUDA_ERROR_INVALID_HANDLE);
+    }
     event.release();
   });
 }

@@ -240,6 +240,7 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
                                                   : CUDA_ERROR_INVALID_VALUE);
     }
     require(pages_allow(begin, end, (Flags & CU_MEMHOSTREGISTER_READ_ONLY) == 0));
+    const std::lock_guard lock(context.objects_mutex);
     const MemoryPtr memory = in_context(MemoryKind::kRegistered, context);
     memory->begin = begin;
     memory->size = bytesize;
