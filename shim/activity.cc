@@ -8,10 +8,7 @@
 
 namespace tessera::shim {
 
-Activity& activity() {
-  static constinit Activity instance;
-  return instance;
-}
+constinit Activity detail::all_activity;
 
 uint64_t Activity::total() const {
   uint64_t sum = 0;
@@ -23,9 +20,8 @@ uint64_t Activity::total() const {
   return sum;
 }
 
-Activity::Slot& Activity::slot_of(CUstream stream) {
-  const auto bits = reinterpret_cast<uintptr_t>(stream);
-  size_t index = (bits ^ bits >> 12) * 0x9e3779b97f4a7c15u >> 52;
+Activity::Slot& Activity::slot_found_for(CUstream stream) {
+  size_t index = home(stream);
   for (size_t probes = 0; probes < kSlots; ++probes, index = (index + 1) % kSlots) {
     Slot& slot = slots_[index];
     CUstream held = slot.stream.load(std::memory_order_acquire);
@@ -74,14 +70,11 @@ struct Owner {
 
 }  // namespace
 
-HomePass::Presence& HomePass::mine() {
-  // Of the first kind of thread-local memory: the library is there from the program's start, and a call is spared.
-  [[gnu::tls_model("initial-exec")]] static thread_local constinit Presence* known = nullptr;
-  if (known == nullptr) [[unlikely]] {
-    thread_local Owner<Presence> owner;
-    known = owner.presence;
-  }
-  return *known;
+thread_local constinit HomePass::Presence* HomePass::known_ = nullptr;
+
+HomePass::Presence& HomePass::made_mine() {
+  thread_local Owner<Presence> owner;
+  return *owner.presence;
 }
 
 bool HomePass::drain() {

@@ -41,12 +41,22 @@ class Activity {
   void for_each(Visit&& visit) const;
 
  private:
-  struct Slot {
+  struct alignas(32) Slot {  // never in two cache lines
     std::atomic<CUstream> stream{nullptr};
     std::atomic<uint64_t> count{0};
     std::atomic<uint64_t> retired{UINT64_MAX};  // the count at which its stream was destroyed
   };
-  Slot& slot_of(CUstream stream);
+  Slot& slot_of(CUstream stream) {
+    Slot& slot = slots_[home(stream)];
+    if (slot.stream.load(std::memory_order_acquire) == stream) [[likely]]
+      return slot;
+    return slot_found_for(stream);
+  }
+  Slot& slot_found_for(CUstream stream);
+  static size_t home(CUstream stream) {
+    const auto bits = reinterpret_cast<uintptr_t>(stream);
+    return (bits ^ bits >> 12) * 0x9e3779b97f4a7c15u >> 52;
+  }
 
   std::atomic<bool> overflowed_{false};
   std::array<Slot, kSlots> slots_;
@@ -66,7 +76,10 @@ void Activity::for_each(Visit&& visit) const {
   }
 }
 
-Activity& activity();
+namespace detail {
+extern constinit Activity all_activity;
+}
+inline Activity& activity() { return detail::all_activity; }
 
 /// Says "this thread is enqueuing an operation on this stream at home without the world's lock" for as long
 /// as it lives, and records the operation. `World::wake` waits for such threads before it lets anything
@@ -98,7 +111,14 @@ class HomePass {
     std::atomic<bool> owned{false};
     Presence* next = nullptr;
   };
-  static Presence& mine();
+  static Presence& mine() {
+    if (known_ == nullptr) [[unlikely]]
+      known_ = &made_mine();
+    return *known_;
+  }
+  static Presence& made_mine();
+  // Of the first kind of thread-local memory: the library is there from the program's start, and a call is spared.
+  [[gnu::tls_model("initial-exec")]] static thread_local constinit Presence* known_;
   Presence& presence_;
 };
 

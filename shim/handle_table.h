@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 
 namespace tessera::shim {
 
@@ -16,11 +17,11 @@ class HandleTable {
   constexpr HandleTable() = default;
 
   Entry* find(const void* handle) const {
-    const Slots* slots = slots_.load(std::memory_order_acquire);
-    if (slots == nullptr) return nullptr;
-    for (size_t index = home(handle, slots->bits);; index = (index + 1) & slots->mask) {
-      const void* key = slots->at[index].key.load(std::memory_order_acquire);
-      if (key == handle) return slots->at[index].entry.load(std::memory_order_acquire);
+    const Slots slots(slots_.load(std::memory_order_acquire));
+    if (slots.at() == nullptr) return nullptr;
+    for (size_t index = slots.home(handle);; index = (index + 1) & slots.mask()) {
+      const void* key = slots.at()[index].key.load(std::memory_order_acquire);
+      if (key == handle) return slots.at()[index].entry.load(std::memory_order_acquire);
       if (key == nullptr) return nullptr;
     }
   }
@@ -28,7 +29,7 @@ class HandleTable {
   /// Precondition: `handle` is not null. Replaces what was there.
   void set(const void* handle, Entry* entry) {
     if (used_ * 2 >= capacity()) grow();
-    used_ += put(*slots_.load(std::memory_order_relaxed), handle, entry) ? 1 : 0;
+    used_ += put(Slots(slots_.load(std::memory_order_relaxed)), handle, entry) ? 1 : 0;
   }
 
   void remove(const void* handle) {
@@ -40,28 +41,37 @@ class HandleTable {
     std::atomic<const void*> key{nullptr};
     std::atomic<Entry*> entry{nullptr};
   };
-  struct Slots {
-    unsigned bits;
-    size_t mask;
-    Slot* at;
-    const Slots* outgrown;  // the one before
+
+  /// The slots and how many they are, in one word: a lookup touches no cache line more than the slot's. The size is
+  /// the power of two that stands in the low bits, which the alignment of the slots leaves free.
+  class Slots {
+   public:
+    explicit Slots(uintptr_t word) : word_(word) {}
+    Slots(Slot* at, unsigned bits) : word_(reinterpret_cast<uintptr_t>(at) | bits) {}
+    uintptr_t word() const { return word_; }
+    Slot* at() const { return reinterpret_cast<Slot*>(word_ & ~uintptr_t{kAlignment - 1}); }
+    unsigned bits() const { return static_cast<unsigned>(word_ & (kAlignment - 1)); }
+    size_t mask() const { return (size_t{1} << bits()) - 1; }
+    size_t home(const void* handle) const {
+      constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;
+      return static_cast<size_t>((reinterpret_cast<uintptr_t>(handle) * kGolden) >> (64 - bits()));
+    }
+
+   private:
+    uintptr_t word_;
   };
   static constexpr unsigned kFirstBits = 10;
-
-  static size_t home(const void* handle, unsigned bits) {
-    constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;
-    return static_cast<size_t>((reinterpret_cast<uintptr_t>(handle) * kGolden) >> (64 - bits));
-  }
+  static constexpr size_t kAlignment = 64;  // more than the bits of any size
 
   size_t capacity() const {
-    const Slots* slots = slots_.load(std::memory_order_relaxed);
-    return slots == nullptr ? 0 : slots->mask + 1;
+    const Slots slots(slots_.load(std::memory_order_relaxed));
+    return slots.at() == nullptr ? 0 : slots.mask() + 1;
   }
 
   /// Whether a slot was taken that had been free.
   static bool put(const Slots& slots, const void* handle, Entry* entry) {
-    for (size_t index = home(handle, slots.bits);; index = (index + 1) & slots.mask) {
-      Slot& slot = slots.at[index];
+    for (size_t index = slots.home(handle);; index = (index + 1) & slots.mask()) {
+      Slot& slot = slots.at()[index];
       const void* key = slot.key.load(std::memory_order_relaxed);
       if (key != nullptr && key != handle) continue;
       slot.entry.store(entry, std::memory_order_release);
@@ -72,22 +82,29 @@ class HandleTable {
 
   /// A table with room for four times the live entries; those removed are left behind.
   void grow() {
-    const Slots* old = slots_.load(std::memory_order_relaxed);
+    const Slot* old = Slots(slots_.load(std::memory_order_relaxed)).at();
     size_t live = 0;
-    for (size_t i = 0; i < capacity(); ++i) live += old->at[i].entry.load(std::memory_order_relaxed) != nullptr ? 1 : 0;
+    for (size_t i = 0; i < capacity(); ++i) live += old[i].entry.load(std::memory_order_relaxed) != nullptr ? 1 : 0;
     unsigned bits = kFirstBits;
     while ((size_t{1} << bits) < live * 4) ++bits;
-    auto* slots = new Slots{bits, (size_t{1} << bits) - 1, new Slot[size_t{1} << bits], old};
+    const Slots slots(new (std::align_val_t{kAlignment}) Slot[size_t{1} << bits], bits);
     for (size_t i = 0; i < capacity(); ++i) {
-      Entry* entry = old->at[i].entry.load(std::memory_order_relaxed);
-      if (entry != nullptr) put(*slots, old->at[i].key.load(std::memory_order_relaxed), entry);
+      Entry* entry = old[i].entry.load(std::memory_order_relaxed);
+      if (entry != nullptr) put(slots, old[i].key.load(std::memory_order_relaxed), entry);
     }
     used_ = live;
-    slots_.store(slots, std::memory_order_release);
+    slots_.store(slots.word(), std::memory_order_release);
+    if (old != nullptr) outgrown_ = new Outgrown{old, outgrown_};
   }
 
-  std::atomic<const Slots*> slots_{nullptr};
-  size_t used_ = 0;  // slots with a key, live or not
+  struct Outgrown {
+    const Slot* slots;
+    const Outgrown* before;
+  };
+
+  std::atomic<uintptr_t> slots_{0};
+  size_t used_ = 0;                     // slots with a key, live or not
+  const Outgrown* outgrown_ = nullptr;  // kept for late readers
 };
 
 }  // namespace tessera::shim

@@ -82,10 +82,14 @@ uint64_t scatter_seed() {
 
 }  // namespace
 
-uint32_t entry_of(uint32_t kernel_id) {
+uint32_t entry_asked_for(uint32_t kernel_id) {
   if (const uint64_t seed = scatter_seed(); seed != 0) [[unlikely]]
     return scattered(seed);
   return placement_of(kernel_id);
+}
+
+void publish_placements(const ts_placement_table& table) {
+  if (scatter_seed() == 0) detail::launch_pointers.placements.store(table.device, std::memory_order_release);
 }
 
 KernelState::KernelState(FunctionEntry* entry) : entry_(entry) {}
@@ -178,15 +182,10 @@ bool KernelState::surely_valid(const uint32_t (&grid)[3], const uint32_t (&block
          threads <= static_cast<uint64_t>(max_threads_) && dynamic_shared <= shared_limit;
 }
 
-uint32_t KernelState::placed(uint32_t* reason) {
-  if (pending_.load(std::memory_order_relaxed) &&
-      launches_while_pending_.fetch_add(1, std::memory_order_relaxed) % kAskAgainEvery == kAskAgainEvery - 1) {
-    const std::lock_guard lock(first_launch_mutex());
-    if (pending_.load(std::memory_order_relaxed)) ask();
-  }
-  *reason = stay_.load(std::memory_order_relaxed);
-  if (*reason != TS_STAY_PLACED) return 0;
-  return entry_of(kernel_id_);
+void KernelState::ask_again() {
+  if (launches_while_pending_.fetch_add(1, std::memory_order_relaxed) % kAskAgainEvery != kAskAgainEvery - 1) return;
+  const std::lock_guard lock(first_launch_mutex());
+  if (pending_.load(std::memory_order_relaxed)) ask();
 }
 
 PlacedClasses& KernelState::classes() {
@@ -209,13 +208,10 @@ void KernelState::set_on_worker(const WorkerLink& worker, int64_t number) {
   on_worker_[worker.index()] = {&worker, number, entry_->max_dynamic_shared.load(), entry_->shared_carveout.load()};
 }
 
-KernelState& kernel_state(CUfunction function) {
+KernelState& made_kernel_state(CUfunction function) {
   FunctionEntry* entry = find_function(function);
   if (entry == nullptr) [[unlikely]]
     entry = resolve_function(function);
-  if (void* state = entry->launch_state.load(std::memory_order_acquire)) [[likely]] {
-    return *static_cast<KernelState*>(state);
-  }
   const std::lock_guard lock(first_launch_mutex());
   if (void* state = entry->launch_state.load(std::memory_order_acquire)) return *static_cast<KernelState*>(state);
   auto made = std::make_unique<KernelState>(entry);

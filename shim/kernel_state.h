@@ -16,15 +16,37 @@
 #include "tally.h"
 #include "tessera/access/summary.h"
 #include "tessera/protocol/control.h"
+#include "world.h"
 
 namespace tessera::shim {
 
 class ClaimsMemo;
 class WorkerLink;
 
+/// Where what has this number is to run now: its entry in the placement table, or as thrown (TESSERA_SCATTER).
+uint32_t entry_asked_for(uint32_t kernel_id);
+/// From now on launches look here. Once, when the session has begun.
+void publish_placements(const ts_placement_table& table);
+inline uint32_t entry_of(uint32_t kernel_id) {
+  const uint8_t* entries = detail::launch_pointers.placements.load(std::memory_order_acquire);
+  if (entries == nullptr || kernel_id >= TS_MAX_KERNELS) [[unlikely]]
+    return entry_asked_for(kernel_id);
+  return __atomic_load_n(&entries[kernel_id], __ATOMIC_RELAXED);
+}
+
 /// What the launch path knows of one function. Made at its first launch, never
 /// freed; hangs at FunctionEntry::launch_state.
 class KernelState {
+  // What a launch at home looks at, in one cache line.
+  alignas(64) FunctionEntry* entry_;
+  std::atomic<bool> pending_{false};
+  std::atomic<uint32_t> launches_while_pending_{0};
+  std::atomic<uint32_t> stay_{TS_STAY_NO_SUMMARY};  // TS_STAY_PLACED: free to move
+  uint32_t kernel_id_ = TS_MAX_KERNELS;
+  uint32_t properties_ = 0;
+  Tally tally_;
+  std::atomic<PlacedClasses*> classes_{nullptr};
+
  public:
   explicit KernelState(FunctionEntry* entry);
   ~KernelState();
@@ -57,7 +79,12 @@ class KernelState {
 
   /// Where a launch now should run: the kernel's entry in the placement table, 0 for home, and in `reason` why
   /// it is home although it may not have been placed there (TS_STAY_*).
-  uint32_t placed(uint32_t* reason);
+  uint32_t placed(uint32_t* reason) {
+    if (pending_.load(std::memory_order_relaxed)) [[unlikely]]
+      ask_again();
+    *reason = stay_.load(std::memory_order_relaxed);
+    return *reason == TS_STAY_PLACED ? entry_of(kernel_id_) : 0;
+  }
   /// The classes that its launches are told apart into, where they are. Any thread.
   PlacedClasses& classes();
   /// Counts the launches that are not told apart.
@@ -74,19 +101,13 @@ class KernelState {
 
  private:
   void adopt(std::vector<uint8_t> summary, std::vector<uint64_t> passed);
+  void ask_again();
 
-  FunctionEntry* entry_;
   std::atomic<const void*> summary_{nullptr};
   std::vector<uint8_t> summary_bytes_;
   std::unique_ptr<ClaimsMemo> claims_memo_;
   int max_threads_ = 0, static_shared_ = 0;  // at home
-  uint32_t properties_ = 0, minimum_architecture_ = 0, only_architecture_ = 0;
-  uint32_t kernel_id_ = TS_MAX_KERNELS;
-  std::atomic<uint32_t> stay_{TS_STAY_NO_SUMMARY};  // TS_STAY_PLACED: free to move
-  std::atomic<bool> pending_{false};
-  std::atomic<uint32_t> launches_while_pending_{0};
-  Tally tally_;
-  std::atomic<PlacedClasses*> classes_{nullptr};
+  uint32_t minimum_architecture_ = 0, only_architecture_ = 0;
   uint32_t home_architecture_ = 0;
   std::array<uint32_t, 3> required_cluster_{}, required_block_{};
   std::vector<uint64_t> passed_;  // launch classes, sorted
@@ -98,10 +119,14 @@ class KernelState {
   std::array<OnWorker, TS_MAX_DEVICES> on_worker_{};
 };
 
-/// Where what has this number is to run now: its entry in the placement table, or as thrown (TESSERA_SCATTER).
-uint32_t entry_of(uint32_t kernel_id);
-
 /// The state of a function, made when it is first launched.
-KernelState& kernel_state(CUfunction function);
+KernelState& made_kernel_state(CUfunction function);
+inline KernelState& kernel_state(CUfunction function) {
+  if (const FunctionEntry* entry = find_function(function)) [[likely]] {
+    if (void* state = entry->launch_state.load(std::memory_order_acquire)) [[likely]]
+      return *static_cast<KernelState*>(state);
+  }
+  return made_kernel_state(function);
+}
 
 }  // namespace tessera::shim

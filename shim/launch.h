@@ -33,7 +33,7 @@ std::optional<CUresult> launch_in_calm(CUstream stream, Tally& tally, uint32_t r
   if (!world().calm()) [[unlikely]]
     return std::nullopt;
   tally.count(0, reason);
-  return after_call(launch_at_home(stream, tally, real));
+  return as_program_sees(launch_at_home(stream, tally, real));
 }
 
 using RealLaunch = CUresult (*)(void* context);

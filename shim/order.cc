@@ -26,12 +26,7 @@ void may_wait_for_host(CUstream stream) {
   world().host_waits.add(world().streams.get(stream));
 }
 
-CUresult after_call(CUresult result) {
-  const CUresult failure = world().failure();
-  if (failure == CUDA_SUCCESS) [[likely]]
-    return result;
-  return failure;  // sticky: as after a fault of a kernel at home, every call gets it
-}
+CUresult after_call(CUresult result) { return as_program_sees(result); }
 
 namespace {
 

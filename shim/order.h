@@ -20,6 +20,12 @@
 
 namespace tessera::shim {
 
+/// `after_call`, without a call. Sticky: as after a fault of a kernel at home, every call gets it.
+inline CUresult as_program_sees(CUresult result) {
+  const CUresult failure = world().failure();
+  return failure == CUDA_SUCCESS ? result : failure;
+}
+
 /// The current context's stream is made ready for an operation of this
 /// footprint. Precondition: the world's lock is held. Nothing happens for a
 /// stream under capture: what it is given runs later, and as part of a graph.
@@ -33,7 +39,7 @@ CUresult enqueue(CUstream stream, bool per_thread, Describe&& describe, Call&& c
   {
     const HomePass pass(handle);
     if (world().calm()) {
-      return after_call(call());
+      return as_program_sees(call());
     }
   }
   const std::lock_guard lock(world().mutex);

@@ -5,16 +5,17 @@
 #include <utility>
 
 #include "driver.h"
-#include "handle_table.h"
 #include "seams.h"
 
 namespace tessera::shim {
+
+constinit HandleTable<FunctionEntry> detail::functions;
+
 namespace {
 
 enum : uint8_t { kNotPrepared, kPrepared, kCannotPrepare };
 
-// Outside the registry: the hot path goes straight to it.
-constinit HandleTable<FunctionEntry> functions;
+using detail::functions;  // outside the registry: the hot path goes straight to it
 
 /// Entries whose module is not known to the registry stand under this one.
 ModuleEntry& nowhere() {
@@ -42,8 +43,6 @@ std::shared_ptr<const Image> ModuleEntry::image() const {
   const std::lock_guard lock(registry().mutex_);
   return library_ != nullptr ? library_->image_ : image_;
 }
-
-FunctionEntry* find_function(const void* handle) { return functions.find(handle); }
 
 FunctionEntry* resolve_function(CUfunction handle) { return registry().resolve(handle); }
 
@@ -285,13 +284,17 @@ void Registry::set_attribute(const void* handle, CUfunction_attribute attribute,
   std::atomic<int>* slot = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ? &entry->max_dynamic_shared
                            : attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT ? &entry->shared_carveout
                                                                                              : nullptr;
+  const bool is_set = slot != nullptr && slot->load(std::memory_order_relaxed) == value &&
+                      entry->attribute_device_.load(std::memory_order_relaxed) == device;
+  if (is_set) return;  // libraries repeat it before each launch
   const std::lock_guard lock(mutex_);
   // A worker could only be told one value.
-  const bool differs = slot != nullptr && entry->attribute_device_ != -1 && entry->attribute_device_ != device &&
-                       slot->load(std::memory_order_relaxed) != value;
+  const int told = entry->attribute_device_.load(std::memory_order_relaxed);
+  const bool differs =
+      slot != nullptr && told != -1 && told != device && slot->load(std::memory_order_relaxed) != value;
   if (slot == nullptr || differs) entry->other_attributes.store(true, std::memory_order_release);
   if (slot != nullptr) slot->store(value, std::memory_order_release);
-  entry->attribute_device_ = device;
+  entry->attribute_device_.store(device, std::memory_order_relaxed);
 }
 
 void Registry::set_other_attribute(const void* handle) {

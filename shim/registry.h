@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "handle_table.h"
 #include "images.h"
 
 namespace tessera::shim {
@@ -93,14 +94,17 @@ class FunctionEntry {
   ModuleEntry* module_ = nullptr;
   const void* handle_ = nullptr;
   bool is_kernel_ = false;
-  int attribute_device_ = -1;  // for which the attributes were set last
+  std::atomic<int> attribute_device_{-1};  // for which the attributes were set last
   std::atomic<bool> unloaded_{false};
   std::atomic<uint8_t> prepared_{0};  // 0 not yet, 1 yes, 2 the driver could not say
 };
 
 /// The entry of a CUfunction or CUkernel; null when it was never announced. A few
 /// nanoseconds, no lock.
-FunctionEntry* find_function(const void* handle);
+namespace detail {
+extern constinit HandleTable<FunctionEntry> functions;
+}
+inline FunctionEntry* find_function(const void* handle) { return detail::functions.find(handle); }
 inline FunctionEntry* find_function(CUfunction handle) { return find_function(static_cast<const void*>(handle)); }
 
 /// For a handle that find_function does not know: asks the driver which module it

@@ -536,6 +536,7 @@ bool session_start() {
     log_line(LogLevel::kWarn, "%s", error.what());
     return false;
   }
+  publish_placements(fresh->placements());
   session = fresh.release();  // lives as long as the process: its thread and late calls use it
   return true;
 }

@@ -10,13 +10,7 @@ void add(uint64_t& counter, uint64_t value) { std::atomic_ref(counter).fetch_add
 
 }  // namespace
 
-void Tally::count(uint32_t device, uint32_t stay_reason) {
-  if (row_ == nullptr) {
-    count_untracked_launch();
-    return;
-  }
-  add(device == 0 ? row_->stayed[stay_reason] : row_->launches[device], 1);
-}
+void Tally::count_untracked() { count_untracked_launch(); }
 
 void Tally::count_bytes_in(uint32_t device, uint64_t bytes) {
   if (row_ != nullptr && bytes != 0) add(row_->bytes_in[device], bytes);

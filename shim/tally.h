@@ -22,7 +22,12 @@ class Tally {
   /// UINT32_MAX without a row.
   uint32_t slot() const { return slot_; }
 
-  void count(uint32_t device, uint32_t stay_reason);
+  void count(uint32_t device, uint32_t stay_reason) {
+    if (row_ == nullptr) [[unlikely]]
+      return count_untracked();
+    uint64_t& counter = device == 0 ? row_->stayed[stay_reason] : row_->launches[device];
+    __atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED);
+  }
   void count_bytes_in(uint32_t device, uint64_t bytes);
   /// Only the first few launches at home are timed.
   bool may_be_timed() const { return timings_left_.load(std::memory_order_relaxed) > 0 && row_ != nullptr; }
@@ -32,6 +37,8 @@ class Tally {
   }
 
  private:
+  static void count_untracked();
+
   ts_kernel_counters* row_ = nullptr;
   uint32_t slot_ = UINT32_MAX;
   std::atomic<int> timings_left_{HomeTimer::kLaunchesTimed};

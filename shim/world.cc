@@ -8,21 +8,23 @@
 
 namespace tessera::shim {
 
-namespace {
+namespace detail {
+
+constinit LaunchPointers launch_pointers;
 
 /// Never destroyed: threads of the program may still call while it exits.
-std::atomic<World*>& current_world() {
-  static std::atomic<World*> instance{new World};
-  return instance;
+World& first_world() {
+  static World* first = new World;
+  World* none = nullptr;
+  launch_pointers.world.compare_exchange_strong(none, first, std::memory_order_acq_rel);
+  return *launch_pointers.world.load(std::memory_order_acquire);
 }
 
-}  // namespace
-
-World& world() { return *current_world().load(std::memory_order_relaxed); }
+}  // namespace detail
 
 void process_forked() {
   // Another thread may have been in the middle of anything, and nothing of it is this process's.
-  current_world().store(new World, std::memory_order_relaxed);
+  detail::launch_pointers.world.store(new World, std::memory_order_release);
 }
 
 bool World::wake() {

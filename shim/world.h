@@ -22,7 +22,15 @@
 namespace tessera::shim {
 
 class World {
+  // What every launch at home looks at, in one cache line: in a program with much else to do it is cold each time.
+  alignas(64) std::atomic<bool> calm_{true};
+  bool kept_awake_ = false, recorded_ = false;
+  std::atomic<CUresult> failure_{CUDA_SUCCESS};
+
  public:
+  /// Captures that have begun and not ended, on any stream.
+  std::atomic<uint32_t> captures{0};
+
   std::mutex mutex;
   Streams streams;
   DeviceMemory memory;
@@ -73,17 +81,27 @@ class World {
   /// that register or export memory wait for it, and the copy may wait for what the caller would do next.
   bool driver_may_be_held() const { return !in_flight.empty(); }
 
-  /// Captures that have begun and not ended, on any stream.
-  std::atomic<uint32_t> captures{0};
-
  private:
   std::vector<std::unique_ptr<WorkerLink>> detached_;  // kept: other threads may still look at them
-  std::atomic<bool> calm_{true};
-  bool kept_awake_ = false, recorded_ = false;
-  std::atomic<CUresult> failure_{CUDA_SUCCESS};
 };
 
-World& world();
+namespace detail {
+
+/// Together, for the same reason.
+struct alignas(64) LaunchPointers {
+  std::atomic<World*> world{nullptr};
+  std::atomic<const uint8_t*> placements{nullptr};  // ts_placement_table's `device`; null: ask entry_of's slow way
+};
+extern constinit LaunchPointers launch_pointers;
+World& first_world();
+
+}  // namespace detail
+
+inline World& world() {
+  if (World* known = detail::launch_pointers.world.load(std::memory_order_acquire)) [[likely]]
+    return *known;
+  return detail::first_world();
+}
 
 /// True when work given to the stream is being captured, not executed.
 bool is_capturing(CUstream stream);

@@ -48,7 +48,7 @@ Route route(uint32_t number, bool wide, const void* handle, const void* caller) 
 }
 
 bool is_followed(const Route& found, const void* caller) {
-  return found.handle != nullptr && follows_calls() && found.library->usable && !InsideCall::any() &&
+  return follows_calls() && found.handle != nullptr && found.library->usable && !InsideCall::any() &&
          !in_host_library(caller);
 }
 

@@ -160,6 +160,8 @@ Handles& handles() {
   return *instance;
 }
 
+constinit std::atomic<HostHandle*> last_found = nullptr;  // programs call with one handle mostly
+
 /// The part of "libcublas.so.13" that names the version.
 std::string_view version_of(const LoadedObject& object, uint32_t kind) {
   return std::string_view(object.soname()).substr(std::min(std::strlen(kNames[kind]), std::strlen(object.soname())));
@@ -216,19 +218,31 @@ bool in_host_library(const void* address) {
   return false;
 }
 
-HostHandle* find_handle(const void* handle) { return handle == nullptr ? nullptr : handles().table.find(handle); }
+HostHandle* find_handle(const void* handle) {
+  if (handle == nullptr) return nullptr;
+  HostHandle* last = last_found.load(std::memory_order_acquire);
+  if (last != nullptr && last->raw.load(std::memory_order_acquire) == handle) [[likely]]
+    return last;
+  HostHandle* found = handles().table.find(handle);
+  if (found != nullptr) last_found.store(found, std::memory_order_release);
+  return found;
+}
 
 void add_handle(const void* handle, const HostLibrary& library, CUcontext context) {
   const std::lock_guard lock(handles().mutex);
+  if (HostHandle* before = handles().table.find(handle)) before->raw.store(nullptr, std::memory_order_release);
   auto* made = new HostHandle;  // never freed: another thread may still be looking at it
+  made->raw.store(handle, std::memory_order_relaxed);
   made->library = &library;
   made->context = context;
   handles().table.set(handle, made);
 }
 
 void remove_handle(const void* handle) {
-  if (find_handle(handle) == nullptr) return;
   const std::lock_guard lock(handles().mutex);
+  HostHandle* found = handle == nullptr ? nullptr : handles().table.find(handle);
+  if (found == nullptr) return;
+  found->raw.store(nullptr, std::memory_order_release);  // whoever still has it as the last one looks again
   handles().table.remove(handle);
 }
 

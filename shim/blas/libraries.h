@@ -60,6 +60,7 @@ bool in_host_library(const void* address);
 
 /// One handle that the program has made.
 struct HostHandle {
+  std::atomic<const void*> raw{nullptr};  // the library's; null once it is destroyed
   const HostLibrary* library = nullptr;
   CUcontext context = nullptr;  // that was current
   std::atomic<uint64_t> workspace{0}, workspace_bytes{TS_BLAS_OWN_WORKSPACE};
