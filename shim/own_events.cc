@@ -30,14 +30,21 @@ OwnEvents::Copy::~Copy() {
 }
 
 CUevent OwnEvents::ordering() {
-  const std::lock_guard lock(mutex_);
-  if (copies_ == 0) return made(CU_EVENT_DISABLE_TIMING);
+  {
+    const std::lock_guard lock(mutex_);
+    if (copies_ == 0) return made(CU_EVENT_DISABLE_TIMING);
+    if (const CUevent event = from_stock()) return event;
+  }
+  return made(CU_EVENT_DISABLE_TIMING);  // most copies wait for nobody: better late than an error
+}
+
+CUevent OwnEvents::from_stock() {
   CUcontext context = nullptr;
   if (driver().cuCtxGetCurrent(&context) != CUDA_SUCCESS) return nullptr;
-  std::vector<CUevent>& stock = stock_[context];
-  if (stock.empty()) return nullptr;
-  const CUevent event = stock.back();
-  stock.pop_back();
+  const auto found = stock_.find(context);
+  if (found == stock_.end() || found->second.empty()) return nullptr;
+  const CUevent event = found->second.back();
+  found->second.pop_back();
   return event;
 }
 

@@ -27,7 +27,8 @@ class OwnEvents {
     OwnEvents& events_;
   };
 
-  /// An event of the current context that cannot be timed. Null: the driver makes none, or the stock is used up.
+  /// An event of the current context that cannot be timed; when the stock is used up, as soon as the driver makes one.
+  /// Null: it makes none.
   CUevent ordering();
   /// One that can be timed. Null: the driver makes none, or could not at once.
   CUevent timing();
@@ -39,6 +40,7 @@ class OwnEvents {
  private:
   static constexpr size_t kStock = 16;  // of a context: streams that a launch waits for meanwhile
   void restock();
+  CUevent from_stock();
   void destroy_discarded();
 
   std::mutex mutex_;

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from tessera.analysis.fuse import fused
 from tessera.analysis.launch import ARITY, INT64_MAX, INT64_MIN, Expr, Op
 from tessera.analysis.model import MAX_ACCESSES, MAX_NODES, Access, Flag, Mode, Node
 from tessera.analysis.ranges import ByteRange
@@ -15,7 +16,7 @@ def assemble(ranges: list[ByteRange], lines: list[int]) -> tuple[list[Node], lis
         ranges = _without_repetition([_unbounded(r, "too many accesses") for r in ranges])
     table = _Table()
     accesses = [table.access(r, lines[r.index]) for r in ranges]
-    return table.nodes, accesses
+    return fused(table.nodes, accesses)
 
 
 def _without_repetition(ranges: list[ByteRange]) -> list[ByteRange]:

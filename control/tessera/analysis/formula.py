@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from tessera.analysis.fuse import operands_of
 from tessera.analysis.launch import Op
 from tessera.analysis.model import KernelSummary, Node, Parameter
 
@@ -61,15 +62,24 @@ class _Writer:
             sign, strength = _INFIX[op]
             left = self._inner(node.a, strength + (strength == _COMPARISON))
             return f"{left}{sign}{self._inner(node.b, strength + 1)}", strength
+        if op is Op.AND_LESS_EQUAL:
+            comparison = f"{self._inner(node.b, _SUM)} ≤ {self._inner(node.c, _SUM)}"
+            return f"{self._inner(node.a, _SUM)} and ({comparison})", _COMPARISON
+        if op is Op.AND3:
+            parts = (self._inner(i, _SUM) for i in (node.a, node.b, node.c))
+            return " and ".join(parts), _COMPARISON
+        if op is Op.ADD3:
+            return self._plus(self._plus(self._inner(node.b, _SUM), node.c), node.a), _SUM
+        if op is Op.MIN3:
+            return "min({})".format(", ".join(self._inner(i, 0) for i in operands_of(node))), _ATOM
+        if op is Op.ADD_MUL:
+            return self._plus(self._product(node.b, node.c), node.a), _SUM
         if op is Op.ADD:
-            return self._add(node), _SUM
+            return self._plus(self._inner(node.a, _SUM), node.b), _SUM
         if op is Op.SUB:
             return f"{self._inner(node.a, _SUM)} - {self._inner(node.b, _PRODUCT)}", _SUM
         if op is Op.MUL:
-            a, b = node.a, node.b
-            if self._summary.nodes[b].op is Op.CONST:
-                a, b = b, a
-            return f"{self._inner(a, _PRODUCT)}·{self._inner(b, _PRODUCT)}", _PRODUCT
+            return self._product(node.a, node.b), _PRODUCT
         if op in (Op.MIN, Op.MAX):
             return f"{op.name.lower()}({self._inner(node.a, 0)}, {self._inner(node.b, 0)})", _ATOM
         if op is Op.SELECT:
@@ -80,11 +90,16 @@ class _Writer:
             return f"{kind}{node.b}({self._inner(node.a, 0)})", _ATOM
         return f"{op.name.lower()}({self._inner(node.a, 0)})", _ATOM
 
-    def _add(self, node: Node) -> str:
-        right = self._summary.nodes[node.b]
+    def _product(self, a: int, b: int) -> str:
+        if self._summary.nodes[b].op is Op.CONST:
+            a, b = b, a
+        return f"{self._inner(a, _PRODUCT)}·{self._inner(b, _PRODUCT)}"
+
+    def _plus(self, left: str, index: int) -> str:
+        right = self._summary.nodes[index]
         if right.op is Op.CONST and right.value < 0:
-            return f"{self._inner(node.a, _SUM)} - {-right.value}"
-        return f"{self._inner(node.a, _SUM)} + {self._inner(node.b, _SUM)}"
+            return f"{left} - {-right.value}"
+        return f"{left} + {self._inner(index, _SUM)}"
 
 
 def short_names(parameters: tuple[Parameter, ...]) -> dict[int, str]:

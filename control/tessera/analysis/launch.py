@@ -56,11 +56,17 @@ class Op(enum.IntEnum):
     TRUNC_DIV = 30
     TRUNC_MOD = 31
     BOUNDED = 32
+    AND_LESS_EQUAL = 33
+    ADD_MUL = 34
+    AND3 = 35
+    ADD3 = 36
+    MIN3 = 37
 
 
 LEAVES = frozenset((Op.CONST, Op.PARAMETER, Op.GRID, Op.BLOCK, Op.CLUSTER, Op.DYNAMIC_SHARED))
 ARITY = dict.fromkeys(LEAVES, 0) | {
     Op.NEG: 1, Op.NOT: 1, Op.WRAP: 1, Op.BOUNDED: 1, Op.SELECT: 3,
+    Op.AND_LESS_EQUAL: 3, Op.ADD_MUL: 3, Op.AND3: 3, Op.ADD3: 3, Op.MIN3: 3,
 }  # fmt: skip
 """Operands that are expressions; two where not listed."""
 

@@ -127,8 +127,10 @@ def run_jobs(
             for job, found in _in_turn(pool, jobs, count, analysis, in_full):
                 done[job] = found
                 step(job, len(found["kernels"]))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+        except BaseException as problem:
+            # Whoever interrupts does not wait for what runs. A pool that broke ends at once, and
+            # has to have ended before Python does, which would write into its closed pipe.
+            pool.shutdown(wait=not isinstance(problem, KeyboardInterrupt), cancel_futures=True)
             raise
     return [_merged(plan, [done[job] for job in plan.jobs]) for plan in plans]
 

@@ -90,6 +90,28 @@ inline bool apply(const ts_node& node, const ts_launch_shape& launch, const Valu
     }
     case TS_OP_ADD:
       return has_unbounded(node, values) | __builtin_add_overflow(a(), b(), value);
+    case TS_OP_ADD_MUL: {
+      int64_t product = 0;
+      const bool wrapped = __builtin_mul_overflow(b(), values.value[node.c], &product);
+      return has_unbounded(node, values) | values.unbounded[node.c] | wrapped |
+             __builtin_add_overflow(a(), product, value);
+    }
+    case TS_OP_AND_LESS_EQUAL:
+      *value = a() & static_cast<int64_t>(b() <= values.value[node.c]);
+      return has_unbounded(node, values) | values.unbounded[node.c];
+    case TS_OP_AND3:
+      *value = a() & b() & values.value[node.c];
+      return has_unbounded(node, values) | values.unbounded[node.c];
+    case TS_OP_ADD3: {
+      int64_t sum = 0;
+      const bool wrapped = __builtin_add_overflow(b(), values.value[node.c], &sum);
+      return has_unbounded(node, values) | values.unbounded[node.c] | wrapped | __builtin_add_overflow(a(), sum, value);
+    }
+    case TS_OP_MIN3: {
+      const int64_t least = b() < values.value[node.c] ? b() : values.value[node.c];
+      *value = a() < least ? a() : least;
+      return has_unbounded(node, values) | values.unbounded[node.c];
+    }
     case TS_OP_SUB:
       return has_unbounded(node, values) | __builtin_sub_overflow(a(), b(), value);
     case TS_OP_MUL:
@@ -152,7 +174,12 @@ inline bool apply(const ts_node& node, const ts_launch_shape& launch, const Valu
 
 void evaluate_nodes(const ts_summary* header, const ts_launch_shape& launch, Values* values) {
   const ts_node* nodes = nodes_of(header);
-  for (uint32_t i = 0; i < header->n_nodes; ++i) {
+  uint32_t i = 0;
+  for (; i < header->n_nodes && nodes[i].op == TS_OP_CONST; ++i) {  // the analysis puts them first
+    values->value[i] = nodes[i].value;
+    values->unbounded[i] = false;
+  }
+  for (; i < header->n_nodes; ++i) {
     values->value[i] = 0;  // what is read later is defined, whatever comes of the operation
     values->unbounded[i] = apply(nodes[i], launch, *values, &values->value[i]);
   }

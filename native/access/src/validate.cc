@@ -44,6 +44,11 @@ int operand_count(int32_t op) {
     case TS_OP_TRUNC_MOD:
       return 2;
     case TS_OP_SELECT:
+    case TS_OP_AND_LESS_EQUAL:
+    case TS_OP_ADD_MUL:
+    case TS_OP_AND3:
+    case TS_OP_ADD3:
+    case TS_OP_MIN3:
       return 3;
     default:
       return -1;

@@ -122,6 +122,18 @@ TEST_CASE(bits_comparisons_and_choice) {
   CHECK_VALUE(compute(TS_OP_NOT_EQUAL, 1, 2), 1);
   CHECK_VALUE(compute(TS_OP_NOT, 0), 1);
   CHECK_VALUE(compute(TS_OP_NOT, 7), 0);
+  CHECK_VALUE(compute(TS_OP_AND_LESS_EQUAL, 3, 4, 4), 1);
+  CHECK_VALUE(compute(TS_OP_AND_LESS_EQUAL, 1, 5, 4), 0);
+  CHECK_VALUE(compute(TS_OP_AND_LESS_EQUAL, 2, 4, 5), 0);
+  CHECK_VALUE(compute(TS_OP_ADD_MUL, -7, 4, -5), -27);
+  CHECK_VALUE(compute(TS_OP_ADD_MUL, 1, kMax, 2), kUnbounded);
+  CHECK_VALUE(compute(TS_OP_ADD_MUL, kMax, 1, 1), kUnbounded);
+  CHECK_VALUE(compute(TS_OP_AND3, 14, 7, 11), 2);
+  CHECK_VALUE(compute(TS_OP_ADD3, 1, -2, 5), 4);
+  CHECK_VALUE(compute(TS_OP_ADD3, -1, kMax, 1), kUnbounded);
+  CHECK_VALUE(compute(TS_OP_ADD3, kMin, -1, 0), kUnbounded);
+  CHECK_VALUE(compute(TS_OP_MIN3, 3, -1, 2), -1);
+  CHECK_VALUE(compute(TS_OP_MIN3, -3, -1, -2), -3);
   CHECK_VALUE(compute(TS_OP_SELECT, 9, 4, 5), 4);
   CHECK_VALUE(compute(TS_OP_SELECT, 0, 4, 5), 5);
 }

@@ -91,7 +91,12 @@ enum {                      /* ts_node.op */
        TS_OP_WRAP = 29,      /* a reduced to b bits (8, 16, 32), c = 1: sign-extended, 0: zero-extended */
        TS_OP_TRUNC_DIV = 30,
        TS_OP_TRUNC_MOD = 31,
-       TS_OP_BOUNDED = 32 /* 1 when a is bounded, 0 when it is not; never unbounded itself */
+       TS_OP_BOUNDED = 32,        /* 1 when a is bounded, 0 when it is not; never unbounded itself */
+       TS_OP_AND_LESS_EQUAL = 33, /* a & (b <= c) */
+       TS_OP_ADD_MUL = 34,        /* a + b * c */
+       TS_OP_AND3 = 35,
+       TS_OP_ADD3 = 36, /* a + (b + c) */
+       TS_OP_MIN3 = 37
 };
 
 typedef struct {
