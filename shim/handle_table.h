@@ -46,11 +46,11 @@ class HandleTable {
   /// the power of two that stands in the low bits, which the alignment of the slots leaves free.
   class Slots {
    public:
-    explicit Slots(uintptr_t word) : word_(word) {}
-    Slots(Slot* at, unsigned bits) : word_(reinterpret_cast<uintptr_t>(at) | bits) {}
-    uintptr_t word() const { return word_; }
-    Slot* at() const { return reinterpret_cast<Slot*>(word_ & ~uintptr_t{kAlignment - 1}); }
-    unsigned bits() const { return static_cast<unsigned>(word_ & (kAlignment - 1)); }
+    explicit Slots(char* word) : word_(word) {}
+    Slots(Slot* at, unsigned bits) : word_(reinterpret_cast<char*>(at) + bits) {}
+    char* word() const { return word_; }
+    Slot* at() const { return reinterpret_cast<Slot*>(word_ - bits()); }
+    unsigned bits() const { return static_cast<unsigned>(reinterpret_cast<uintptr_t>(word_) % kAlignment); }
     size_t mask() const { return (size_t{1} << bits()) - 1; }
     size_t home(const void* handle) const {
       constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;
@@ -58,7 +58,7 @@ class HandleTable {
     }
 
    private:
-    uintptr_t word_;
+    char* word_;
   };
   static constexpr unsigned kFirstBits = 10;
   static constexpr size_t kAlignment = 64;  // more than the bits of any size
@@ -102,7 +102,7 @@ class HandleTable {
     const Outgrown* before;
   };
 
-  std::atomic<uintptr_t> slots_{0};
+  std::atomic<char*> slots_{nullptr};
   size_t used_ = 0;                     // slots with a key, live or not
   const Outgrown* outgrown_ = nullptr;  // kept for late readers
 };

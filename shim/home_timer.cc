@@ -28,8 +28,10 @@ HomeTimer::Sample HomeTimer::begin(CUstream stream, ts_kernel_counters& counters
   }
   sample.context = context;
   sample.counters = &counters;
-  if (sample.begin == nullptr && (sample.begin = own_events().timing()) == nullptr) return {};
-  if (sample.end == nullptr && (sample.end = own_events().timing()) == nullptr) {
+  if (sample.begin == nullptr) sample.begin = own_events().timing();
+  if (sample.begin == nullptr) return {};
+  if (sample.end == nullptr) sample.end = own_events().timing();
+  if (sample.end == nullptr) {
     own_events().discard(sample.begin);
     return {};
   }
