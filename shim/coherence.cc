@@ -233,8 +233,7 @@ CUresult Coherence::wait_for_other_streams(StreamState& stream) {
     StreamState& other = world_.streams.get(handle);
     if (other.context != stream.context) continue;  // other contexts' streams share no memory of the slot
     TESSERA_RETURN_IF_ERROR(join(other));
-    if (stream.barrier == nullptr) stream.barrier = own_events().ordering();
-    if (stream.barrier == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (stream.barrier == nullptr) TESSERA_RETURN_IF_ERROR(own_events().ordering(&stream.barrier));
     TESSERA_RETURN_IF_ERROR(driver().cuEventRecord(stream.barrier, handle));
     TESSERA_RETURN_IF_ERROR(driver().cuStreamWaitEvent(stream.handle, stream.barrier, 0));
     activity().bump(stream.handle);

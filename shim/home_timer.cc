@@ -32,7 +32,7 @@ HomeTimer::Sample HomeTimer::begin(CUstream stream, ts_kernel_counters& counters
   if (sample.begin == nullptr) return {};
   if (sample.end == nullptr) sample.end = own_events().timing();
   if (sample.end == nullptr) {
-    own_events().discard(sample.begin);
+    idle_.push_back(sample);  // its other event comes later
     return {};
   }
   if (driver().cuEventRecord(sample.begin, stream) == CUDA_SUCCESS) return sample;

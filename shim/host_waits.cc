@@ -18,7 +18,7 @@ void HostWaits::add(const StreamState& stream, std::span<const Range> watched) {
   if (waits_.size() >= kLookAt) forget_ended();
   auto wait = std::find_if(waits_.begin(), waits_.end(), [&](const Wait& it) { return it.stream == stream.id; });
   if (wait == waits_.end()) {
-    const CUevent behind = own_events().ordering();
+    const CUevent behind = own_events().ordering_at_hand();
     if (behind == nullptr) {
       lost_count_ = true;
       return;

@@ -118,10 +118,11 @@ CUresult free_ordered(CUdeviceptr address, CUstream handle) {
   const auto block = all.memory.find(address);
   const Footprint footprint = block ? writing(block->begin, block->size()) : nothing();
   if (const CUresult ready = Coherence(all).before_home(stream, footprint); ready != CUDA_SUCCESS) return ready;
-  const CUevent freed = own_events().ordering();
-  if (freed == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUevent freed = nullptr;
+  CUresult result = own_events().ordering(&freed);
+  if (result != CUDA_SUCCESS) return result;
   activity().bump(handle);
-  const CUresult result = driver().cuEventRecord(freed, handle);
+  result = driver().cuEventRecord(freed, handle);
   if (result != CUDA_SUCCESS) {
     own_events().discard(freed);
     return result;

@@ -11,6 +11,11 @@ CUevent made(unsigned flags) {
   return driver().cuEventCreate(&event, flags) == CUDA_SUCCESS ? event : nullptr;
 }
 
+CUcontext current() {
+  CUcontext context = nullptr;
+  return driver().cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
+}
+
 }  // namespace
 
 OwnEvents& own_events() {
@@ -18,67 +23,86 @@ OwnEvents& own_events() {
   return *events;
 }
 
-OwnEvents::Copy::Copy(OwnEvents& events) : events_(events) {
+OwnEvents::Copy::Copy(OwnEvents& events) : events_(events), context_(current()) {
+  if (context_ == nullptr) return;
   const std::lock_guard lock(events_.mutex_);
-  if (events_.copies_ == 0) events_.restock();
-  ++events_.copies_;
+  Context& here = events_.contexts_[context_];
+  if (here.copies == 0) fill(here);
+  ++here.copies;
 }
 
 OwnEvents::Copy::~Copy() {
+  if (context_ == nullptr) return;
   const std::lock_guard lock(events_.mutex_);
-  if (--events_.copies_ == 0) events_.destroy_discarded();
+  const auto found = events_.contexts_.find(context_);
+  if (found == events_.contexts_.end() || found->second.copies == 0) return;  // the context went meanwhile
+  Context& here = found->second;
+  if (--here.copies != 0) return;
+  for (; here.stock.size() > kStock; here.stock.pop_back()) driver().cuEventDestroy_v2(here.stock.back());
 }
 
-CUevent OwnEvents::ordering() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (copies_ == 0) return made(CU_EVENT_DISABLE_TIMING);
-    if (const CUevent event = from_stock()) return event;
+CUresult OwnEvents::ordering(CUevent* event) {
+  const CUcontext context = current();
+  *event = ready(context);
+  if (*event != nullptr) return CUDA_SUCCESS;
+  // Without the lock: others go on meanwhile. The error, if there is one, is the driver's own.
+  const CUresult result = driver().cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
+  if (result != CUDA_SUCCESS) return result;
+  const std::lock_guard lock(mutex_);
+  lent_[*event] = context;
+  return CUDA_SUCCESS;
+}
+
+CUevent OwnEvents::ordering_at_hand() { return ready(current()); }
+
+/// Null: the driver makes none now, or would have to be waited for.
+CUevent OwnEvents::ready(CUcontext context) {
+  if (context == nullptr) return nullptr;
+  const std::lock_guard lock(mutex_);
+  Context& here = contexts_[context];
+  CUevent event = nullptr;
+  if (here.copies == 0) {
+    event = made(CU_EVENT_DISABLE_TIMING);
+  } else if (!here.stock.empty()) {
+    event = here.stock.back();
+    here.stock.pop_back();
   }
-  return made(CU_EVENT_DISABLE_TIMING);  // most copies wait for nobody: better late than an error
-}
-
-CUevent OwnEvents::from_stock() {
-  CUcontext context = nullptr;
-  if (driver().cuCtxGetCurrent(&context) != CUDA_SUCCESS) return nullptr;
-  const auto found = stock_.find(context);
-  if (found == stock_.end() || found->second.empty()) return nullptr;
-  const CUevent event = found->second.back();
-  found->second.pop_back();
+  if (event != nullptr) lent_[event] = context;
   return event;
 }
 
 CUevent OwnEvents::timing() {
+  const CUcontext context = current();
   const std::lock_guard lock(mutex_);
-  return copies_ == 0 ? made(CU_EVENT_DEFAULT) : nullptr;
+  const auto found = contexts_.find(context);
+  return found == contexts_.end() || found->second.copies == 0 ? made(CU_EVENT_DEFAULT) : nullptr;
 }
 
 void OwnEvents::discard(CUevent event) {
   const std::lock_guard lock(mutex_);
-  discarded_.push_back(event);
-  if (copies_ == 0) destroy_discarded();
+  const auto lent = lent_.find(event);
+  if (lent == lent_.end()) return;
+  Context& there = contexts_[lent->second];
+  lent_.erase(lent);
+  if (there.copies == 0) {
+    driver().cuEventDestroy_v2(event);
+  } else {
+    there.stock.push_back(event);  // who waits for it has taken what it stood for, and it may be recorded anew
+  }
 }
 
 void OwnEvents::forget(CUcontext context) {
   const std::lock_guard lock(mutex_);
-  stock_.erase(context);
-  discarded_.clear();  // whose they are is not known, and a handle may come back as a new event of the program
+  contexts_.erase(context);
+  std::erase_if(lent_, [&](const auto& entry) { return entry.second == context; });
 }
 
-void OwnEvents::restock() {
-  CUcontext context = nullptr;
-  if (driver().cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) return;
-  std::vector<CUevent>& stock = stock_[context];
-  while (stock.size() < kStock) {
+void OwnEvents::fill(Context& context) {
+  while (context.stock.size() < kStock) {
     const CUevent event = made(CU_EVENT_DISABLE_TIMING);
     if (event == nullptr) return;  // who needs one hears of it
-    stock.push_back(event);
+    context.stock.push_back(event);
   }
-}
-
-void OwnEvents::destroy_discarded() {
-  for (const CUevent event : discarded_) driver().cuEventDestroy_v2(event);
-  discarded_.clear();
 }
 
 }  // namespace tessera::shim

@@ -143,6 +143,7 @@ bool Trial::idle(std::string* why) {
     return false;
   }
   *why = "the driver does not let the device come to rest";
+  if (world().driver_may_be_held()) return false;  // an event could not be made before the copy has ended
   CUevent end = nullptr;
   if (Coherence(world()).wait_for_other_streams(stream) != CUDA_SUCCESS) return false;
   if (driver().cuEventCreate(&end, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return false;

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tessera.sass import DisassemblyError, disassembly
+from tessera.sass import DisassemblyError, Grade, analyze_cubin, disassembly
 from tessera.sass.elf import read_cubin
 from tessera.sass.syntax import Instruction, parse_instruction
 
@@ -32,6 +32,10 @@ WRITTEN = [
     ("LDGSTS.E.BYPASS.128", "desc[UR16][R8.64],P3[R21]", "[R21],desc[UR16][R8.64],P3"),
     ("LDGSTS.E.LTC128B.64", "desc[UR16][R76.64][R72+0x8000]", "[R72+0x8000],desc[UR16][R76.64]"),
     ("LDGSTS.E.LTC128B", "[R73+UR15+0x84][R36.64+0x84]", "[R73+UR15+0x84],[R36.64+0x84]"),
+    ("LDG.E.64", "R2desc[UR4][R2.64]", "R2,desc[UR4][R2.64]"),
+    ("LDG.E.64", "R2desc,[UR4][R2.64]", "R2,desc[UR4][R2.64]"),
+    ("ATOMG.E.EXCH.64", "PT,R2desc,[UR4][R4.64],R2", "PT,R2,desc[UR4][R4.64],R2"),
+    ("LDGSTS.E.128", "[RZ]desc[UR4][R2.64]", "[RZ],desc[UR4][R2.64]"),
     ("SYNCS.EXCH.64", "URZ[UR7],UR10", "URZ,[UR7],UR10"),
     ("SYNCS.PHASECHK.TRANS64", "P3[UR22+0x38da0],R5", "P3,[UR22+0x38da0],R5"),
     ("IMAD", "R1,R2,c[0x0][0x28],-R4", "R1,R2,c[0x0][0x28],-R4"),
@@ -121,3 +125,38 @@ def test_every_nvdisasm_here_is_read_alike(architecture: str, tmp_path: Path) ->
                 new.text,
                 old.text,
             )
+
+
+HINTED = r"""
+extern "C" __global__ void follows(int** a, unsigned long long policy) {
+  int* p;
+  asm volatile("LOAD" : "=l"(p) : "l"(a), "l"(policy));
+  *p = 7;
+}
+"""
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(
+    "load",
+    [
+        "ld.global.L2::cache_hint.u64 %0, [%1], %2;",
+        "ld.L2::cache_hint.u64 %0, [%1], %2;",
+        "atom.global.exch.L2::cache_hint.b64 %0, [%1], %2, %2;",
+    ],
+)
+def test_a_pointer_loaded_with_a_hint_is_followed(
+    architecture: str, load: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The register that the load writes does not keep what it held."""
+    pytest.importorskip("cuda.bindings")
+    try:
+        tools = [disassembly.nvdisasm(), *other_disassemblers()]
+    except DisassemblyError as problem:
+        pytest.skip(str(problem))
+    cubin = images.compile_source(HINTED.replace("LOAD", load), architecture)[1]
+    for tool in tools:
+        monkeypatch.setattr(disassembly, "nvdisasm", lambda tool=tool: tool)
+        (found,) = analyze_cubin(cubin).values()
+        assert found.grade is Grade.UNKNOWN
+        assert "follows a pointer loaded" in found.summary.reasons["UNKNOWN"], tool

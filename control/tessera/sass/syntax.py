@@ -13,6 +13,7 @@ STACK_POINTER = 1
 _REGISTER = re.compile(r"(U?)R(\d+|Z)((?:\.\w+)*)$")
 _PREDICATE = re.compile(r"(!?)(U?)P(\d|T)$")
 _CONSTANT = re.compile(r"(cx?)\[([^\]]*)\]\[([^\]]*)\](?:\.\w+)*$")
+_JOINED = re.compile(r"(\]|\bU?R(?:\d+|Z)(?:\.\w+)*?|\bU?P[\dT])(\w*?desc),?\[")
 _HALF = re.compile(r"[-~|]*(cx?|\w*desc)\[[^\]]*\]$")  # of an operand with two pairs of brackets
 _NUMBER = re.compile(r"[-+]?(0x[0-9a-f]+|\d+)$")
 
@@ -58,8 +59,10 @@ class Instruction:
 def split(text: str) -> list[str]:
     """The operands of an instruction: commas inside brackets do not part them.
 
-    Before 13.5 nvdisasm leaves out the comma before a bracket: `R5[R0]` is `R5,[R0]`.
+    Before 13.5 nvdisasm leaves out the comma before a bracket: `R5[R0]` is `R5,[R0]`. With a cache
+    hint all of them write it in the wrong place or not at all: `R2desc,[UR4][R2.64]`.
     """
+    text = _JOINED.sub(r"\1,\2[", text)
     out, depth, begin = [], 0, 0
     for at, char in enumerate(text):
         if char == "[" and depth == 0 and _is_whole(text[begin:at].strip()):

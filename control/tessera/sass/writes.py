@@ -166,4 +166,6 @@ def _results(ins: Instruction) -> tuple[Operand | None, list[Operand]]:
             register, count = operand, 0
         else:
             break
+    if OPCODES[ins.base].value != "none" and register is None and not predicates:
+        raise TooHardError(f"what {ins.text} writes was not found")
     return register, predicates
