@@ -234,6 +234,45 @@ def case_copy_in_behind_the_host() -> None:
     copied_behind_the_host(copied, count)
 
 
+def case_frees_beside_a_copy_behind_the_host() -> None:
+    """What the shim needs of its own for these is at hand, however many there are."""
+    many = 80
+
+    def beside(machine: Machine, stream: int) -> None:
+        for value in range(many):
+            block = out("cuMemAllocAsync", BYTES, stream)
+            machine.fill(block, value, stream)
+            ok("cuMemFreeAsync", block, stream)
+        quick = HOST_FUNCTION(lambda _data: None)
+        for other in streams(24):
+            ok("cuLaunchHostFunc", other, quick, None)
+            ok("cuStreamSynchronize", other)
+
+    machine = Machine()
+    x = alloc(BYTES)
+    ok("cuMemsetD32_v2", x, 7, COUNT)
+    one, two = streams(2)
+    go = threading.Event()
+    wait = HOST_FUNCTION(lambda _data: go.wait() and None)
+    arrived: list[set[int]] = []
+
+    def copy() -> None:
+        ok("cuCtxSetCurrent", machine.context)
+        ok("cuLaunchHostFunc", one, wait, None)
+        host = (ctypes.c_uint32 * COUNT)()
+        ok("cuMemcpyDtoHAsync_v2", host, x, BYTES, one)
+        ok("cuStreamSynchronize", one)
+        arrived.append(set(host))
+
+    thread = threading.Thread(target=copy)
+    thread.start()
+    time.sleep(0.05)
+    beside(machine, two)
+    go.set()
+    thread.join()
+    same(arrived, [{7}])
+
+
 def case_result_before_the_host_goes_on() -> None:
     """A launch of which only a bound is known is not put behind a stream that waits for it."""
     machine = Machine()
