@@ -10,6 +10,12 @@
 
 namespace tessera::shim {
 
+/// Null when there is none, or the driver does not say.
+inline CUcontext current_context() {
+  CUcontext context = nullptr;
+  return driver().cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
+}
+
 /// Makes a context current while it lives.
 class Entered {
  public:

@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "context.h"
 #include "driver.h"
 #include "own_events.h"
 #include "world.h"
@@ -17,8 +18,8 @@ HomeTimer& home_timer() {
 HomeTimer::Sample HomeTimer::begin(CUstream stream, ts_kernel_counters& counters) {
   const std::lock_guard lock(mutex_);
   harvest();
-  CUcontext context = nullptr;
-  if (driver().cuCtxGetCurrent(&context) != CUDA_SUCCESS) return {};
+  const CUcontext context = current_context();
+  if (context == nullptr) return {};
   Sample sample;
   for (auto it = idle_.begin(); it != idle_.end(); ++it) {
     if (it->context != context) continue;

@@ -82,10 +82,9 @@ uint64_t scatter_seed() {
 
 }  // namespace
 
-uint32_t entry_asked_for(uint32_t kernel_id) {
-  if (const uint64_t seed = scatter_seed(); seed != 0) [[unlikely]]
-    return scattered(seed);
-  return placement_of(kernel_id);
+uint32_t entry_without_table() {
+  const uint64_t seed = scatter_seed();
+  return seed != 0 ? scattered(seed) : uint32_t{TS_DEVICE_HOME};
 }
 
 void publish_placements(const ts_placement_table& table) {

@@ -23,14 +23,16 @@ namespace tessera::shim {
 class ClaimsMemo;
 class WorkerLink;
 
-/// Where what has this number is to run now: its entry in the placement table, or as thrown (TESSERA_SCATTER).
-uint32_t entry_asked_for(uint32_t kernel_id);
-/// From now on launches look here. Once, when the session has begun.
+/// From now on launches look here, unless they are thrown (TESSERA_SCATTER). Once, before the session begins.
 void publish_placements(const ts_placement_table& table);
+/// Where what has no place in such a table is to run: as thrown, or at home.
+uint32_t entry_without_table();
+/// Where what has this number is to run now, as in the placement table: 0 home, else a worker's index; or
+/// TS_PLACED_BY_CLASS and either.
 inline uint32_t entry_of(uint32_t kernel_id) {
   const uint8_t* entries = detail::launch_pointers.placements.load(std::memory_order_acquire);
   if (entries == nullptr || kernel_id >= TS_MAX_KERNELS) [[unlikely]]
-    return entry_asked_for(kernel_id);
+    return entry_without_table();
   return __atomic_load_n(&entries[kernel_id], __ATOMIC_RELAXED);
 }
 

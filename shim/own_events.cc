@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "own_events.h"
 
+#include "context.h"
 #include "driver.h"
 
 namespace tessera::shim {
@@ -11,11 +12,6 @@ CUevent made(unsigned flags) {
   return driver().cuEventCreate(&event, flags) == CUDA_SUCCESS ? event : nullptr;
 }
 
-CUcontext current() {
-  CUcontext context = nullptr;
-  return driver().cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
-}
-
 }  // namespace
 
 OwnEvents& own_events() {
@@ -23,7 +19,7 @@ OwnEvents& own_events() {
   return *events;
 }
 
-OwnEvents::Copy::Copy(OwnEvents& events) : events_(events), context_(current()) {
+OwnEvents::Copy::Copy(OwnEvents& events) : events_(events), context_(current_context()) {
   if (context_ == nullptr) return;
   const std::lock_guard lock(events_.mutex_);
   Context& here = events_.contexts_[context_];
@@ -42,7 +38,7 @@ OwnEvents::Copy::~Copy() {
 }
 
 CUresult OwnEvents::ordering(CUevent* event) {
-  const CUcontext context = current();
+  const CUcontext context = current_context();
   *event = ready(context);
   if (*event != nullptr) return CUDA_SUCCESS;
   // Without the lock: others go on meanwhile. The error, if there is one, is the driver's own.
@@ -53,7 +49,7 @@ CUresult OwnEvents::ordering(CUevent* event) {
   return CUDA_SUCCESS;
 }
 
-CUevent OwnEvents::ordering_at_hand() { return ready(current()); }
+CUevent OwnEvents::ordering_at_hand() { return ready(current_context()); }
 
 /// Null: the driver makes none now, or would have to be waited for.
 CUevent OwnEvents::ready(CUcontext context) {
@@ -72,7 +68,7 @@ CUevent OwnEvents::ready(CUcontext context) {
 }
 
 CUevent OwnEvents::timing() {
-  const CUcontext context = current();
+  const CUcontext context = current_context();
   const std::lock_guard lock(mutex_);
   const auto found = contexts_.find(context);
   return found == contexts_.end() || found->second.copies == 0 ? made(CU_EVENT_DEFAULT) : nullptr;

@@ -99,11 +99,12 @@ class FunctionEntry {
   std::atomic<uint8_t> prepared_{0};  // 0 not yet, 1 yes, 2 the driver could not say
 };
 
-/// The entry of a CUfunction or CUkernel; null when it was never announced. A few
-/// nanoseconds, no lock.
 namespace detail {
 extern constinit HandleTable<FunctionEntry> functions;
 }
+
+/// The entry of a CUfunction or CUkernel; null when it was never announced. A few
+/// nanoseconds, no lock.
 inline FunctionEntry* find_function(const void* handle) { return detail::functions.find(handle); }
 inline FunctionEntry* find_function(CUfunction handle) { return find_function(static_cast<const void*>(handle)); }
 

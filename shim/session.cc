@@ -50,10 +50,6 @@ class Session {
 
   KernelAnswer ask(const Image& image, const std::string& name);
   KernelAnswer ask_call(const std::string& name);
-  uint32_t placement(uint32_t kernel_id) const {
-    if (kernel_id >= TS_MAX_KERNELS) return TS_DEVICE_HOME;
-    return std::atomic_ref(placement_->device[kernel_id]).load(std::memory_order_relaxed);
-  }
   ts_counters_table& counters() { return *counters_.as<ts_counters_table>(); }
   ts_placement_table& placements() { return *placement_; }
   ts_kernel_counters* kernel_counters(uint32_t kernel_id, uint32_t* slot);
@@ -543,7 +539,6 @@ bool session_start() {
 
 KernelAnswer ask_kernel(const Image& image, const std::string& name) { return session->ask(image, name); }
 KernelAnswer ask_call(const std::string& name) { return session->ask_call(name); }
-uint32_t placement_of(uint32_t kernel_id) { return session->placement(kernel_id); }
 ts_placement_table& placement_table() { return session->placements(); }
 std::vector<uint32_t> known_workers() { return session->workers_up(); }
 std::optional<ts_worker_info> worker_info(uint32_t index) { return session->worker(index); }

@@ -33,8 +33,6 @@ KernelAnswer ask_kernel(const Image& image, const std::string& name);
 /// The number of a library's call, by its name. It has no summary: what it touches follows from its arguments.
 KernelAnswer ask_call(const std::string& name);
 
-/// A kernel's entry in the placement table: 0 home, else a worker's index; or TS_PLACED_BY_CLASS and either.
-uint32_t placement_of(uint32_t kernel_id);
 /// The controller's, which it changes at any time; not to be written to.
 ts_placement_table& placement_table();
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "context.h"
 #include "driver.h"
 
 namespace tessera::shim {
@@ -16,11 +17,6 @@ uint64_t thread_number() {
   static std::atomic<uint64_t> last{0};
   static thread_local const uint64_t mine = last.fetch_add(1, std::memory_order_relaxed) + 1;
   return mine;
-}
-
-CUcontext current_context() {
-  CUcontext context = nullptr;
-  return driver().cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
 }
 
 CUcontext context_of(CUstream stream) {

@@ -25,10 +25,11 @@ class Tally {
   void count(uint32_t device, uint32_t stay_reason) {
     if (row_ == nullptr) [[unlikely]]
       return count_untracked();
-    uint64_t& counter = device == 0 ? row_->stayed[stay_reason] : row_->launches[device];
-    __atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED);
+    add(device == 0 ? row_->stayed[stay_reason] : row_->launches[device], 1);
   }
-  void count_bytes_in(uint32_t device, uint64_t bytes);
+  void count_bytes_in(uint32_t device, uint64_t bytes) {
+    if (row_ != nullptr && bytes != 0) add(row_->bytes_in[device], bytes);
+  }
   /// Only the first few launches at home are timed.
   bool may_be_timed() const { return timings_left_.load(std::memory_order_relaxed) > 0 && row_ != nullptr; }
   /// The row, for a launch that is one of them, or null. Precondition: it may be timed.
@@ -38,6 +39,9 @@ class Tally {
 
  private:
   static void count_untracked();
+  static void add(uint64_t& counter, uint64_t value) {
+    std::atomic_ref(counter).fetch_add(value, std::memory_order_relaxed);
+  }
 
   ts_kernel_counters* row_ = nullptr;
   uint32_t slot_ = UINT32_MAX;

@@ -90,7 +90,7 @@ namespace detail {
 /// Together, for the same reason.
 struct alignas(64) LaunchPointers {
   std::atomic<World*> world{nullptr};
-  std::atomic<const uint8_t*> placements{nullptr};  // ts_placement_table's `device`; null: ask entry_of's slow way
+  std::atomic<const uint8_t*> placements{nullptr};  // ts_placement_table's `device`; null: there is none to look at
 };
 extern constinit LaunchPointers launch_pointers;
 World& first_world();

@@ -6,6 +6,7 @@
 #include "blas/calls.h"
 #include "blas/lt.h"
 #include "blas/operands.h"
+#include "context.h"
 #include "driver.h"
 #include "runtime.h"
 #include "seams.h"
@@ -120,11 +121,6 @@ bool describe_product(ts_blas_call& call, int ta, int tb, int64_t m, int64_t n, 
   std::memcpy(call.alpha, alpha, scalar);
   std::memcpy(call.beta, beta, scalar);
   return true;
-}
-
-CUcontext current_context() {
-  CUcontext context = nullptr;
-  return driver().cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
 }
 
 Status create_handle(uint32_t kind, const char* name, void** handle, const void* caller) {
