@@ -10,11 +10,11 @@
 #include <array>
 #include <cstring>
 #include <fstream>
-#include <map>
 #include <mutex>
 #include <thread>
 
 #include "context.h"
+#include "counters.h"
 #include "driver.h"
 #include "images.h"
 #include "kernel_state.h"
@@ -32,7 +32,6 @@ namespace {
 
 using transport::Milliseconds;
 using transport::Packet;
-using transport::SharedMemory;
 using transport::Socket;
 using transport::TransportError;
 using transport::UniqueFd;
@@ -50,9 +49,8 @@ class Session {
 
   KernelAnswer ask(const Image& image, const std::string& name);
   KernelAnswer ask_call(const std::string& name);
-  ts_counters_table& counters() { return *counters_.as<ts_counters_table>(); }
+  Counters& counters() { return counters_; }
   ts_placement_table& placements() { return *placement_; }
-  ts_kernel_counters* kernel_counters(uint32_t kernel_id, uint32_t* slot);
   ts_kernel_counters* class_counters(uint32_t kernel_id, const ClassKey& key, uint32_t* slot);
   WorkerLink* attach(uint32_t index);
   std::vector<uint32_t> workers_up();
@@ -64,7 +62,6 @@ class Session {
   void say_hello();
   void welcome(const Packet& packet);
   void adopt_workers(const ts_worker_info* workers, uint32_t count);
-  ts_kernel_counters* take_row(uint32_t kernel_id, uint32_t* slot);
   std::optional<Packet> answer_to(uint32_t request, Milliseconds timeout);
   void take_unasked(const Packet& packet);
   KernelAnswer query(const ts_image_hash& image, uint64_t image_size, const std::string& name, const std::string& path,
@@ -86,17 +83,13 @@ class Session {
   bool controller_gone_ = false;
   bool all_home_told_ = false;
   uint32_t next_request_ = 1;
-  SharedMemory counters_;
+  Counters counters_;
   ts_placement_table* placement_ = nullptr;
   uint64_t arena_base_ = 0, arena_size_ = 0;
   std::mutex workers_mutex_;                              // never held while waiting for anybody
   std::array<ts_worker_info, TS_MAX_DEVICES> workers_{};  // by index; state 0: none
   std::mutex links_mutex_;
   std::vector<WorkerLink*> links_;  // attached, for the watch
-  std::mutex slots_mutex_;
-  std::map<uint32_t, uint32_t> slots_;  // kernel id -> counters slot
-  uint32_t slots_taken_ = 0;            // by kernels and by classes
-  std::vector<ts_class> untold_;        // classes that the controller has not heard of
   // Attaching failed: not to be tried again before then. Under the world's lock.
   std::array<std::chrono::steady_clock::time_point, TS_MAX_DEVICES> refused_until_{};
 };
@@ -128,22 +121,10 @@ void read_command_line(char (&out)[TS_PROGRAM_BYTES]) {
   out[size] = '\0';
 }
 
-ts_class description_of(uint32_t kernel_id, const ClassKey& key, uint32_t slot) {
-  auto description = transport::make_message<ts_class>(TS_CLASS, 0);
-  description.counter_slot = slot;
-  description.kernel_id = kernel_id;
-  description.n_values = key.write(description.values);
-  return description;
-}
-
 void Session::start() {
   const std::string path = runtime().settings().runtime_folder() + "/controller.sock";
   controller_ = Socket::connect(path, kConnectTimeout);
-  counters_ = SharedMemory::create("tessera-counters", sizeof(ts_counters_table));
-  counters().magic = TS_COUNTERS_MAGIC;
-  counters().version = TS_PROTOCOL_VERSION;
-  counters().pid = getpid();
-  counters().capacity = sizeof counters().kernels / sizeof counters().kernels[0];
+  counters_.create();
   say_hello();
   std::optional<Packet> packet = controller_.receive(message_timeout());
   if (!packet) throw TransportError(transport::Status::kTimeout, "the controller does not answer");
@@ -153,7 +134,7 @@ void Session::start() {
     throw TransportError(transport::Status::kRefused, std::string("the controller refuses: ") + refused.reason);
   }
   welcome(*packet);
-  std::atomic_ref(counters().state).store(1, std::memory_order_relaxed);
+  std::atomic_ref(counters_.table().state).store(1, std::memory_order_relaxed);
   // Signals of the program are not for this thread.
   sigset_t all, before;
   sigfillset(&all);
@@ -171,7 +152,7 @@ void Session::say_hello() {
   for (uint32_t i = 0; i < hello.n_devices; ++i) hello.devices[i] = describe_device(static_cast<int>(i));
   read_command_line(hello.program);
   std::strncpy(hello.build, TESSERA_VERSION, sizeof hello.build - 1);
-  const int fds[] = {counters_.fd().get()};
+  const int fds[] = {counters_.fd()};
   controller_.send(hello, fds, message_timeout());
 }
 
@@ -331,39 +312,10 @@ KernelAnswer Session::ask_call(const std::string& name) {
   return guarded(name, [&] { return query(kLibraryCalls, 0, name, "", -1); });
 }
 
-ts_kernel_counters* Session::kernel_counters(uint32_t kernel_id, uint32_t* slot) {
-  const std::lock_guard lock(slots_mutex_);
-  const auto known = slots_.find(kernel_id);
-  if (known != slots_.end()) {
-    *slot = known->second;
-    return &counters().kernels[*slot];
-  }
-  if (slots_taken_ >= counters().capacity) return nullptr;
-  slots_[kernel_id] = slots_taken_;
-  return take_row(kernel_id, slot);
-}
-
-/// Precondition: the slots' lock is held, and there are more.
-ts_kernel_counters* Session::take_row(uint32_t kernel_id, uint32_t* slot) {
-  *slot = slots_taken_++;
-  ts_kernel_counters& entry = counters().kernels[*slot];
-  entry.kernel_id = kernel_id;
-  entry.used = 1;
-  std::atomic_ref(counters().n_kernels).store(slots_taken_, std::memory_order_release);
-  return &entry;
-}
-
 ts_kernel_counters* Session::class_counters(uint32_t kernel_id, const ClassKey& key, uint32_t* slot) {
-  ts_kernel_counters* row = nullptr;
-  {
-    const std::lock_guard lock(slots_mutex_);
-    // Half of the rows stay for kernels that come later.
-    if (kernel_id >= TS_MAX_KERNELS || slots_taken_ >= counters().capacity / 2) return nullptr;
-    row = take_row(kernel_id, slot);
-    untold_.push_back(description_of(kernel_id, key, *slot));
-  }
+  ts_kernel_counters* row = counters_.of_class(kernel_id, key, slot);
   // At once, as the program may end soon; when the controller is being talked to, the watch does it.
-  if (mutex_.try_lock()) {
+  if (row != nullptr && mutex_.try_lock()) {
     tell_classes();
     mutex_.unlock();
   }
@@ -384,7 +336,7 @@ WorkerLink* Session::attach(uint32_t index) {
   all.workers.resize(TS_MAX_DEVICES);
   if (all.detach_worker(index)) all.fail(CUDA_ERROR_LAUNCH_FAILED);  // one of this number that was lost
   try {
-    all.workers[index] = std::make_unique<WorkerLink>(info, arena_base_, arena_size_, counters_.fd().get());
+    all.workers[index] = std::make_unique<WorkerLink>(info, arena_base_, arena_size_, counters_.fd());
   } catch (const std::exception& error) {
     log_line(LogLevel::kWarn, "worker %u (%s) cannot be used: %s", index, info.device.name, error.what());
     refused_until_[index] = std::chrono::steady_clock::now() + kAttachAgain;
@@ -445,12 +397,7 @@ void Session::tell_all_home() {
 
 /// What tells the launches of new classes apart. Precondition: the lock is held.
 void Session::tell_classes() {
-  std::vector<ts_class> untold;
-  {
-    const std::lock_guard lock(slots_mutex_);
-    untold.swap(untold_);
-  }
-  for (const ts_class& message : untold) {
+  for (const ts_class& message : counters_.take_untold()) {
     if (controller_gone_) return;
     try {
       controller_.send(message, {}, message_timeout());
@@ -547,23 +494,23 @@ void report_trial(ts_tried message, const std::string& name, const std::string& 
 }
 Range slot_of_program() { return session->slot(); }
 ts_kernel_counters* counters_of(uint32_t kernel_id, uint32_t* slot) {
-  return session->kernel_counters(kernel_id, slot);
+  return session->counters().of_kernel(kernel_id, slot);
 }
 ts_kernel_counters* counters_of_class(uint32_t kernel_id, const ClassKey& key, uint32_t* slot) {
   return session->class_counters(kernel_id, key, slot);
 }
 uint32_t kernel_of_counters(uint32_t slot) {
-  if (session == nullptr || slot >= session->counters().capacity) return TS_MAX_KERNELS;
-  return session->counters().kernels[slot].kernel_id;
+  if (session == nullptr || slot >= session->counters().table().capacity) return TS_MAX_KERNELS;
+  return session->counters().table().kernels[slot].kernel_id;
 }
 
-void count_untracked_launch() { add(session->counters().launches_untracked, 1); }
+void count_untracked_launch() { add(session->counters().table().launches_untracked, 1); }
 void count_graph_launch() {
-  if (session != nullptr) add(session->counters().graph_launches, 1);
+  if (session != nullptr) add(session->counters().table().graph_launches, 1);
 }
 void report_arena(uint64_t mapped, uint64_t used) {
-  std::atomic_ref(session->counters().arena_mapped).store(mapped, std::memory_order_relaxed);
-  std::atomic_ref(session->counters().arena_used).store(used, std::memory_order_relaxed);
+  std::atomic_ref(session->counters().table().arena_mapped).store(mapped, std::memory_order_relaxed);
+  std::atomic_ref(session->counters().table().arena_used).store(used, std::memory_order_relaxed);
 }
 WorkerLink* attached_worker(uint32_t index) { return session->attach(index); }
 
