@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from tessera.analysis.fuse import operands_of
 from tessera.analysis.launch import Op
 from tessera.analysis.model import KernelSummary, Node, Parameter
 
@@ -66,12 +65,11 @@ class _Writer:
             comparison = f"{self._inner(node.b, _SUM)} ≤ {self._inner(node.c, _SUM)}"
             return f"{self._inner(node.a, _SUM)} and ({comparison})", _COMPARISON
         if op is Op.AND3:
-            parts = (self._inner(i, _SUM) for i in (node.a, node.b, node.c))
-            return " and ".join(parts), _COMPARISON
+            return " and ".join(self._inner(i, _SUM) for i in node.operands), _COMPARISON
         if op is Op.ADD3:
             return self._plus(self._plus(self._inner(node.b, _SUM), node.c), node.a), _SUM
         if op is Op.MIN3:
-            return "min({})".format(", ".join(self._inner(i, 0) for i in operands_of(node))), _ATOM
+            return "min({})".format(", ".join(self._inner(i, 0) for i in node.operands)), _ATOM
         if op is Op.ADD_MUL:
             return self._plus(self._product(node.b, node.c), node.a), _SUM
         if op is Op.ADD:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tessera.analysis.launch import ARITY, Op
+from tessera.analysis.launch import Op
 from tessera.analysis.model import Access, Node
 
 # (outer, inner): what an outer node becomes with an operand that is used nowhere else.
@@ -22,7 +22,7 @@ _PAIRS = {
 
 def fused(nodes: list[Node], accesses: list[Access]) -> tuple[list[Node], list[Access]]:
     """The same values with fewer nodes; constants come first, for the evaluator's quick start."""
-    uses = Counter(operand for node in nodes for operand in operands_of(node))
+    uses = Counter(operand for node in nodes for operand in node.operands)
     uses.update(index for access in accesses for index in _needed(access))
     made: list[Node] = []
     gone: set[int] = set()
@@ -39,10 +39,6 @@ def fused(nodes: list[Node], accesses: list[Access]) -> tuple[list[Node], list[A
     )
 
 
-def operands_of(node: Node) -> tuple[int, ...]:
-    return (node.a, node.b, node.c)[: ARITY.get(node.op, 2)]
-
-
 def _needed(access: Access) -> Iterable[int]:
     levels = (index for level in access.levels for index in level)
     return (i for i in (access.guard, access.lo, access.hi, *levels) if i is not None)
@@ -50,7 +46,7 @@ def _needed(access: Access) -> Iterable[int]:
 
 def _with_operand(node: Node, made: list[Node], uses: Counter[int]) -> tuple[Node, int | None]:
     """The node, or what it and an operand become together, and that operand's index."""
-    if ARITY.get(node.op, 2) == 2:
+    if len(node.operands) == 2:
         for other, inner in ((node.a, node.b), (node.b, node.a)):
             both = _PAIRS.get((node.op, made[inner].op))
             if both is not None and uses[inner] == 1:
@@ -59,7 +55,7 @@ def _with_operand(node: Node, made: list[Node], uses: Counter[int]) -> tuple[Nod
 
 
 def _moved(node: Node, place: dict[int, int]) -> Node:
-    operands = [place[operand] for operand in operands_of(node)]
+    operands = [place[operand] for operand in node.operands]
     a, b, c = (*operands, *(node.a, node.b, node.c)[len(operands) :])
     return Node(node.op, a, b, c, node.value)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tessera.analysis.launch import Op
+from tessera.analysis.launch import ARITY, Op
 
 NO_NODE = 0x7FFFFFFF
 MAX_NODES = 1024
@@ -72,6 +72,11 @@ class Node:
     b: int = 0
     c: int = 0
     value: int = 0
+
+    @property
+    def operands(self) -> tuple[int, ...]:
+        """Those of a, b and c that are indices of nodes."""
+        return (self.a, self.b, self.c)[: ARITY.get(self.op, 2)]
 
 
 @dataclass(frozen=True, slots=True)
