@@ -7,20 +7,14 @@ import importlib.util
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import cuda_compiler as compiler
 import pytest
 from tessera.sass import DisassemblyError, Grade, analyze_cubin, disassembly
 from tessera.sass.elf import read_cubin
 from tessera.sass.syntax import Instruction, parse_instruction
-
-_SPEC = importlib.util.spec_from_file_location("sass_images", Path(__file__).with_name("images.py"))
-assert _SPEC is not None and _SPEC.loader is not None
-images = sys.modules.get("sass_images") or importlib.util.module_from_spec(_SPEC)
-sys.modules["sass_images"] = images
-_SPEC.loader.exec_module(images)
 
 # 13.0 to 13.4, and 13.5. Each pair is of one instruction of a real cubin.
 WRITTEN = [
@@ -89,6 +83,11 @@ extern "C" __global__ void copies(const int4* from, int* to, int n) {
 """
 
 
+def cubin_of(text: str, architecture: str) -> bytes:
+    cubin: bytes = compiler.compile_source(text, f"--gpu-architecture={architecture}")[1]
+    return cubin
+
+
 def other_disassemblers() -> list[str]:
     """Triton brings one, and toolkits have one: of other releases, mostly."""
     triton = importlib.util.find_spec("triton")
@@ -115,7 +114,7 @@ def test_every_nvdisasm_here_is_read_alike(architecture: str, tmp_path: Path) ->
     if not others:
         pytest.skip("there is one nvdisasm here")
     cubin = tmp_path / "copies.cubin"
-    cubin.write_bytes(images.compile_source(COPIES, architecture)[1])
+    cubin.write_bytes(cubin_of(COPIES, architecture))
     assert read_cubin(cubin.read_bytes()).kernels
     expected = instructions(newest, cubin)
     assert {"LDGSTS", "LDS", "LDG"} <= {instruction.base for instruction in expected}
@@ -154,7 +153,7 @@ def test_a_pointer_loaded_with_a_hint_is_followed(
         tools = [disassembly.nvdisasm(), *other_disassemblers()]
     except DisassemblyError as problem:
         pytest.skip(str(problem))
-    cubin = images.compile_source(HINTED.replace("LOAD", load), architecture)[1]
+    cubin = cubin_of(HINTED.replace("LOAD", load), architecture)
     for tool in tools:
         monkeypatch.setattr(disassembly, "nvdisasm", lambda tool=tool: tool)
         (found,) = analyze_cubin(cubin).values()

@@ -7,9 +7,11 @@ Whether a launch moves is chance: each case is done several times over.
 from __future__ import annotations
 
 import ctypes
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from support import (
     KERNELS,
@@ -179,46 +181,56 @@ def case_block_freed_in_order() -> None:
         same(words(target, 1), [value])
 
 
-def copied_behind_the_host(copied: Callable[[int, int, int], set[int]], count: int) -> None:
-    """A thread of its own makes a copy behind a function that waits for this thread.
+@contextmanager
+def copy_behind_the_host(
+    context: int, stream: int, copied: Callable[[], set[int]]
+) -> Iterator[list[set[int]]]:
+    """A thread of its own makes a copy behind a function that waits for the end of this.
 
-    `copied(x, value, stream)` makes it, and returns the words that arrived.
+    `copied()` makes it, and returns the words that arrived: they are in the list afterwards.
     """
+    go = threading.Event()
+    wait = HOST_FUNCTION(lambda _data: go.wait() and None)
+    arrived: list[set[int]] = []
+
+    def copy() -> None:
+        ok("cuCtxSetCurrent", context)
+        ok("cuLaunchHostFunc", stream, wait, None)
+        arrived.append(copied())
+
+    thread = threading.Thread(target=copy)
+    thread.start()
+    time.sleep(0.01)
+    yield arrived
+    go.set()
+    thread.join()
+
+
+def copied_behind_the_host(copied: Callable[[int, int, int], set[int]], count: int) -> None:
+    """`copied(x, value, stream)` makes a copy behind the host, while this thread launches."""
     machine = Machine()
     x, y = alloc(4 * count), alloc(BYTES)
     one, two = streams(2)
     for value in range(1, ROUNDS):
-        go = threading.Event()
-        wait = HOST_FUNCTION(lambda _data, go=go: go.wait() and None)
-        arrived: list[set[int]] = []
         ok("cuMemsetD32_v2", x, value, count)
-
-        def copy(wait: object = wait, value: int = value, to: list[set[int]] = arrived) -> None:
-            ok("cuCtxSetCurrent", machine.context)
-            ok("cuLaunchHostFunc", one, wait, None)
-            to.append(copied(x, value, one))
-
-        thread = threading.Thread(target=copy)
-        thread.start()
-        time.sleep(0.01)
-        machine.fill(y, value, two)
-        ok("cuStreamSynchronize", two)
-        go.set()
-        thread.join()
+        make = functools.partial(copied, x, value, one)
+        with copy_behind_the_host(machine.context, one, make) as arrived:
+            machine.fill(y, value, two)
+            ok("cuStreamSynchronize", two)
         same(arrived, [{value}])
         same(set(words(y, COUNT)), {value})
 
 
+def copied_out(x: int, _value: int, stream: int) -> set[int]:
+    host = (ctypes.c_uint32 * COUNT)()
+    ok("cuMemcpyDtoHAsync_v2", host, x, BYTES, stream)
+    ok("cuStreamSynchronize", stream)
+    return set(host)
+
+
 def case_copy_behind_the_host() -> None:
     """A thread in a copy that waits for the host holds no other thread up."""
-
-    def copied(x: int, _value: int, stream: int) -> set[int]:
-        host = (ctypes.c_uint32 * COUNT)()
-        ok("cuMemcpyDtoHAsync_v2", host, x, BYTES, stream)
-        ok("cuStreamSynchronize", stream)
-        return set(host)
-
-    copied_behind_the_host(copied, COUNT)
+    copied_behind_the_host(copied_out, COUNT)
 
 
 def case_copy_in_behind_the_host() -> None:
@@ -236,40 +248,20 @@ def case_copy_in_behind_the_host() -> None:
 
 def case_frees_beside_a_copy_behind_the_host() -> None:
     """What the shim needs of its own for these is at hand, however many there are."""
-    many = 80
-
-    def beside(machine: Machine, stream: int) -> None:
-        for value in range(many):
-            block = out("cuMemAllocAsync", BYTES, stream)
-            machine.fill(block, value, stream)
-            ok("cuMemFreeAsync", block, stream)
-        quick = HOST_FUNCTION(lambda _data: None)
-        for other in streams(24):
-            ok("cuLaunchHostFunc", other, quick, None)
-            ok("cuStreamSynchronize", other)
-
     machine = Machine()
     x = alloc(BYTES)
     ok("cuMemsetD32_v2", x, 7, COUNT)
     one, two = streams(2)
-    go = threading.Event()
-    wait = HOST_FUNCTION(lambda _data: go.wait() and None)
-    arrived: list[set[int]] = []
-
-    def copy() -> None:
-        ok("cuCtxSetCurrent", machine.context)
-        ok("cuLaunchHostFunc", one, wait, None)
-        host = (ctypes.c_uint32 * COUNT)()
-        ok("cuMemcpyDtoHAsync_v2", host, x, BYTES, one)
-        ok("cuStreamSynchronize", one)
-        arrived.append(set(host))
-
-    thread = threading.Thread(target=copy)
-    thread.start()
-    time.sleep(0.05)
-    beside(machine, two)
-    go.set()
-    thread.join()
+    make = functools.partial(copied_out, x, 7, one)
+    with copy_behind_the_host(machine.context, one, make) as arrived:
+        for value in range(80):
+            block = out("cuMemAllocAsync", BYTES, two)
+            machine.fill(block, value, two)
+            ok("cuMemFreeAsync", block, two)
+        quick = HOST_FUNCTION(lambda _data: None)
+        for other in streams(24):
+            ok("cuLaunchHostFunc", other, quick, None)
+            ok("cuStreamSynchronize", other)
     same(arrived, [{7}])
 
 
